@@ -1,0 +1,17 @@
+"""Mixing values by weights: the table of attentions."""
+
+from regard.attention.additive import Additive
+from regard.attention.bilinear import Bilinear
+from regard.attention.contract import Attention
+from regard.attention.dot import Dot, ScaledDot
+from regard.attention.gaussian import Gaussian
+
+__all__ = ["ATTENTION", "Additive", "Attention", "Bilinear", "Dot", "Gaussian", "ScaledDot"]
+
+ATTENTION: dict[str, type[Attention]] = {
+    "dot": Dot,
+    "scaled_dot": ScaledDot,
+    "additive": Additive,
+    "bilinear": Bilinear,
+    "gaussian": Gaussian,
+}

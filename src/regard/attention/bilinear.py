@@ -1,0 +1,35 @@
+"""Attention by a learned bilinear form."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.attention.contract import Attention
+from regard.attention.fused import fused_attention, prepare
+from regard.mask import Mask
+
+
+class Bilinear(Attention):
+    """Scores by `qᵀWk` with one W for each head (Luong et al. 2015, arXiv:1508.04025).
+
+    Queries and keys may have different widths. The fast path maps the queries by W once, Θ(QE²), and is a dot product
+    from there on.
+    """
+
+    def __init__(self, n_heads: int, d_query: int, d_key: int, dropout: float = 0.0):
+        super().__init__(dropout)
+        # Var(qᵀWk) = d_query · d_key · Var(W) for unit-variance inputs: this start gives scores of variance 1.
+        std = (d_query * d_key) ** -0.5
+        self.w: Float[Tensor, "H E E2"] = nn.Parameter(torch.randn(n_heads, d_query, d_key) * std)
+
+    def scores(self, q: Tensor, k: Tensor) -> Tensor:
+        return torch.einsum("bhqe,hef,bhkf->bhqk", q, self.w.to(q.dtype), k)
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask = Mask(), bias: Tensor | None = None) -> Tensor:
+        return fused_attention(self._mapped(q), k, v, mask, bias, 1.0, self.dropout_now())
+
+    def kernel(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask = Mask(), bias: Tensor | None = None) -> str:
+        return prepare(self._mapped(q), k, v, mask, bias).kernel(self.dropout_now(), 1.0)
+
+    def _mapped(self, q: Tensor) -> Tensor:
+        return torch.einsum("bhqe,hef->bhqf", q, self.w.to(q.dtype))

@@ -1,0 +1,232 @@
+"""Additive attention in blocks with a running softmax: no tensor of size Q · K · F, forward or backward.
+
+With `r = 1 / (1 + e^{2(f_q + f_k)})` we have `tanh(f_q + f_k) = 1 − 2r`, so the score is `Σw − 2 w·r`, and Σw cancels
+in the softmax. `e^{2(f_q + f_k)} = e^{2f_q} · e^{2f_k}` needs one exponential for each query and each key instead of a
+tanh for each pair: on a CPU a pair then costs a multiply-add and a division. The derivative `1 − tanh²` is `4(r − r²)`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.mask import Mask
+
+# Elements of the one live tile: small enough for a CPU's cache, large enough to fill a GPU.
+TILE_ELEMENTS = {"cpu": 2**20, "cuda": 2**25}
+# e^{2 · limit} is far from the type's largest number; beyond it the tile takes the sigmoid itself.
+EXPONENT_LIMIT = {torch.float32: 40.0, torch.float64: 300.0}
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """One call, batch and heads folded into N: features, output weights, values, and what is added to scores."""
+
+    f_q: Tensor  # (N, Q, F), in float32 or float64
+    f_k: Tensor  # (N, K, F)
+    w: Tensor  # (N, F)
+    v: Tensor  # (N, K, E)
+    bias: Tensor | None  # (#B, #H, #Q, #K)
+    mask: Mask
+    heads: tuple[int, int]  # B, H
+    dropout: float
+    seed: int
+    split: bool  # whether e^{2f} of queries and keys may be multiplied, or the sum must be taken first
+
+    def groups(self) -> Iterator[tuple[slice, range]]:
+        """Goes through sequences and rows, a tile's worth at a time."""
+        N, Q, _ = self.f_q.shape
+        size = TILE_ELEMENTS["cuda" if self.f_q.is_cuda else "cpu"]
+        row = len(next(self.key_blocks(), range(1))) * self.f_q.shape[-1]
+        n_rows = max(1, min(Q, size // row))
+        n_seqs = max(1, min(N, size // (row * n_rows)))
+        for n in range(0, N, n_seqs):
+            for start in range(0, Q, n_rows):
+                yield slice(n, n + n_seqs), range(start, min(start + n_rows, Q))
+
+    def key_blocks(self) -> Iterator[range]:
+        """Goes through the keys, at most 512 at a time: a row of tiles then still fits the cache."""
+        K = self.f_k.shape[1]
+        for start in range(0, K, 512):
+            yield range(start, min(start + 512, K))
+
+    def generator(self) -> torch.Generator:
+        """Gives the dropout's random numbers, the same ones in the same order for forward and backward."""
+        return torch.Generator(self.f_q.device).manual_seed(self.seed)
+
+    def kept(self, p: Tensor, generator: torch.Generator) -> Tensor | None:
+        """Draws which weights stay, scaled so that the mean does not change; None where all stay."""
+        if self.dropout == 0.0:
+            return None
+        keep = torch.rand(p.shape, generator=generator, device=p.device, dtype=p.dtype) >= self.dropout
+        return keep / (1.0 - self.dropout)
+
+    def gates(self, n: slice, rows: range, keys: range) -> Tensor:
+        """Gives `r = 1 / (1 + e^{2(f_q + f_k)})` for one tile, (n, q, k, F)."""
+        f_q = self.f_q[n, rows.start : rows.stop, None]
+        f_k = self.f_k[n, None, keys.start : keys.stop]
+        if self.split:  # the features are e^{2f} already
+            return torch.addcmul(f_q.new_ones(()), f_q, f_k).reciprocal_()
+        return torch.add(f_q, f_k).mul_(-2.0).sigmoid_()
+
+    def scores(self, gates: Tensor, n: slice, rows: range, keys: range) -> Tensor:
+        """Gives the tile's scores less Σw, with bias, −∞ where looking is forbidden, (n, q, k)."""
+        N, q, k, F = gates.shape
+        w = self.w[n, None, None].expand(N, q, 1, F).reshape(N * q, 1, F)
+        scores = torch.bmm(w, gates.view(N * q, k, F).transpose(1, 2)).mul_(-2.0).view(N, q, k)
+        if self.bias is not None:
+            scores += self._tile(self.bias, n, rows, keys)
+        allowed = self.mask.tile(rows, keys, gates.device)
+        return scores if allowed is None else scores.masked_fill_(~self._folded(allowed)[n], float("-inf"))
+
+    def _tile(self, bias: Tensor, n: slice, rows: range, keys: range) -> Tensor:
+        for axis, places in ((2, rows), (3, keys)):
+            bias = bias if bias.shape[axis] == 1 else bias.narrow(axis, places.start, len(places))
+        return self._folded(bias)[n]
+
+    def _folded(self, x: Tensor) -> Tensor:
+        return x.expand(*self.heads, *x.shape[2:]).reshape(-1, *x.shape[2:])
+
+
+class AdditiveBlocks(torch.autograd.Function):
+    """`softmax(w · tanh(f_q + f_k) + bias) v`, its softmax running over blocks of keys (arXiv:1805.02867)."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        f_q: Tensor,
+        f_k: Tensor,
+        w: Tensor,
+        v: Tensor,
+        bias: Tensor | None,
+        mask: Mask,
+        dropout: float,
+    ) -> Tensor:
+        B, H, Q, _ = f_q.shape
+        # Drawn from PyTorch's own generator, so that its state alone repeats a run.
+        seed = int(torch.randint(2**62, ())) if dropout else 0
+        call = make_problem(f_q, f_k, w, v, bias, mask, dropout, seed)
+        out = call.v.new_zeros(B * H, Q, v.shape[3])
+        log_sum = call.v.new_zeros(B * H, Q, 1)
+        generator = call.generator()
+        for n, rows in call.groups():
+            at = (n, slice(rows.start, rows.stop))
+            out[at], log_sum[at] = mix(call, n, rows, generator)
+        ctx.save_for_backward(f_q, f_k, w, v, bias, out, log_sum)
+        ctx.rest = (mask, dropout, seed)
+        return out.view(B, H, Q, -1).to(v.dtype)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        f_q, f_k, w, v, bias, out, log_sum = ctx.saved_tensors
+        call = make_problem(f_q, f_k, w, v, bias, *ctx.rest)
+        grads = Gradients(call)
+        d_out = d_out.to(out.dtype).reshape(out.shape)
+        delta = (d_out * out).sum(dim=-1, keepdim=True)
+        generator = call.generator()
+        for n, rows in call.groups():
+            at = (n, slice(rows.start, rows.stop))
+            grads.collect(n, rows, log_sum[at], d_out[at], delta[at], generator)
+        return *grads.results(f_q, f_k, w, v, bias), None, None
+
+
+def make_problem(
+    f_q: Tensor, f_k: Tensor, w: Tensor, v: Tensor, bias: Tensor | None, mask: Mask, dropout: float, seed: int
+) -> Problem:
+    """Folds batch and heads, and decides in which type and by which formula the tiles are computed."""
+    B, H = f_q.shape[:2]
+    exact = torch.promote_types(f_q.dtype, torch.float32)
+    f_q, f_k, v = (x.to(exact).reshape(B * H, *x.shape[2:]) for x in (f_q, f_k, v))
+    split = not f_q.is_cuda and all(_within(f, EXPONENT_LIMIT[exact]) for f in (f_q, f_k))
+    if split:
+        f_q, f_k = torch.exp(2.0 * f_q), torch.exp(2.0 * f_k)
+    w = w.to(exact).expand(B, *w.shape).reshape(B * H, -1)
+    bias = None if bias is None else bias.to(exact)
+    return Problem(f_q, f_k, w, v, bias, mask, (B, H), dropout, seed, split)
+
+
+def mix(call: Problem, n: slice, rows: range, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Gives the output of some rows and the logarithm of their softmax's denominator."""
+    lead = call.f_q[n, rows.start : rows.stop]
+    highest = lead.new_full((*lead.shape[:2], 1), float("-inf"))
+    total, mixed = torch.zeros_like(highest), lead.new_zeros(*lead.shape[:2], call.v.shape[2])
+    for keys in call.key_blocks():
+        if call.mask.hides(rows, keys):
+            continue
+        scores = call.scores(call.gates(n, rows, keys), n, rows, keys)
+        before, highest = highest, torch.maximum(highest, scores.amax(dim=-1, keepdim=True))
+        base = highest.masked_fill(highest == float("-inf"), 0.0)  # a row that saw nothing yet
+        p = torch.exp(scores - base)
+        shrink = torch.exp(before - base)
+        total = total * shrink + p.sum(dim=-1, keepdim=True)
+        kept = call.kept(p, generator)
+        mixed = mixed * shrink + torch.bmm(p if kept is None else p * kept, call.v[n, keys.start : keys.stop])
+    nobody = total == 0.0
+    total = total.masked_fill(nobody, 1.0)
+    return mixed / total, highest.masked_fill(nobody, 0.0) + torch.log(total)
+
+
+class Gradients:
+    """The sums that the backward pass collects tile by tile."""
+
+    def __init__(self, call: Problem):
+        self.call = call
+        self.f_q, self.f_k, self.v = (torch.zeros_like(x) for x in (call.f_q, call.f_k, call.v))
+        self.w = torch.zeros_like(call.w)
+        self.bias = None if call.bias is None else call.bias.new_zeros(*call.heads, *call.bias.shape[2:])
+
+    def collect(
+        self, n: slice, rows: range, log_sum: Tensor, d_out: Tensor, delta: Tensor, generator: torch.Generator
+    ) -> None:
+        """Adds what some rows contribute."""
+        for keys in self.call.key_blocks():
+            if self.call.mask.hides(rows, keys):
+                continue
+            gates = self.call.gates(n, rows, keys)
+            p = torch.exp(self.call.scores(gates, n, rows, keys) - log_sum)
+            kept = self.call.kept(p, generator)
+            at = (n, slice(keys.start, keys.stop))
+            self.v[at] += torch.bmm((p if kept is None else p * kept).transpose(1, 2), d_out)
+            d_p = torch.bmm(d_out, self.call.v[at].transpose(1, 2))
+            d_scores = p * ((d_p if kept is None else d_p * kept) - delta)
+            self._collect_bias(d_scores, n, rows, keys)
+            self._collect_features(gates, d_scores, (n, slice(rows.start, rows.stop)), at)
+
+    def _collect_features(
+        self, gates: Tensor, d_scores: Tensor, at_q: tuple[slice, slice], at_k: tuple[slice, slice]
+    ) -> None:
+        N, q, k, F = gates.shape
+        self.w[at_q[0]] -= 2.0 * torch.bmm(d_scores.reshape(N, 1, q * k), gates.view(N, q * k, F))[:, 0]
+        slope = gates.addcmul_(gates, gates, value=-1.0).mul_(d_scores[..., None])  # the tile itself is used up here
+        self.f_q[at_q] += slope.sum(dim=2)
+        self.f_k[at_k] += slope.sum(dim=1)
+
+    def _collect_bias(self, d_scores: Tensor, n: slice, rows: range, keys: range) -> None:
+        if self.bias is None:
+            return
+        d_bias = self.bias.view(-1, *self.bias.shape[2:])[n]
+        for axis, places in ((1, rows), (2, keys)):
+            if d_bias.shape[axis] == 1:
+                d_scores = d_scores.sum(dim=axis, keepdim=True)
+            else:
+                d_bias = d_bias.narrow(axis, places.start, len(places))
+        d_bias += d_scores
+
+    def results(self, f_q: Tensor, f_k: Tensor, w: Tensor, v: Tensor, bias: Tensor | None) -> tuple[Tensor | None, ...]:
+        """Gives the sums in the shapes and types of the inputs."""
+        slope = 4.0 * self.call.w[:, None]
+        d_bias = None if bias is None or self.bias is None else self.bias.sum_to_size(bias.shape).to(bias.dtype)
+        return (
+            (self.f_q * slope).view(f_q.shape).to(f_q.dtype),
+            (self.f_k * slope).view(f_k.shape).to(f_k.dtype),
+            self.w.view(*self.call.heads, -1).sum(dim=0).to(w.dtype),
+            self.v.view(v.shape).to(v.dtype),
+            d_bias,
+        )
+
+
+def _within(features: Tensor, limit: float) -> bool:
+    return features.numel() == 0 or bool(features.abs().amax() <= limit)

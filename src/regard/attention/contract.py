@@ -1,0 +1,89 @@
+"""The attention contract: what it is (`weights`) beside how it is done fast (`forward`)."""
+
+from abc import ABC, abstractmethod
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.attention.softmax import masked_softmax
+from regard.mask import Mask
+
+
+class Attention(nn.Module, ABC):
+    """Mixes values by weights: `out = Σ_i α(q, k_i) v_i` with `α = softmax_i(a(q, k_i) + bias)` (S1.1).
+
+    A subclass gives the score `a` in plain words and a `forward` that need never build the weights. A test over the
+    table keeps the two equal, in value and in gradient.
+    """
+
+    def __init__(self, dropout: float):
+        super().__init__()
+        if not 0.0 <= dropout < 1.0:
+            raise ValueError(f"dropout must lie in [0, 1), got {dropout}")
+        self.dropout = dropout
+
+    @abstractmethod
+    def scores(self, q: Float[Tensor, "B H Q E"], k: Float[Tensor, "B H K E2"]) -> Float[Tensor, "B H Q K"]:
+        """Gives the score of every query with every key, before mask, bias and softmax."""
+
+    @abstractmethod
+    def forward(
+        self,
+        q: Float[Tensor, "B H Q E"],
+        k: Float[Tensor, "B H K E2"],
+        v: Float[Tensor, "B H K E3"],
+        mask: Mask = Mask(),
+        bias: Float[Tensor, "#B #H #Q #K"] | None = None,
+    ) -> Float[Tensor, "B H Q E3"]:
+        """Gives `weights(q, k, mask, bias) @ v` on the fastest path there is; drops weights out while training."""
+
+    @abstractmethod
+    def kernel(
+        self,
+        q: Float[Tensor, "B H Q E"],
+        k: Float[Tensor, "B H K E2"],
+        v: Float[Tensor, "B H K E3"],
+        mask: Mask = Mask(),
+        bias: Float[Tensor, "#B #H #Q #K"] | None = None,
+    ) -> str:
+        """Names the kernel that `forward` runs on these inputs (S3.4)."""
+
+    def weights(
+        self,
+        q: Float[Tensor, "B H Q E"],
+        k: Float[Tensor, "B H K E2"],
+        mask: Mask = Mask(),
+        bias: Float[Tensor, "#B #H #Q #K"] | None = None,
+    ) -> Float[Tensor, "B H Q K"]:
+        """Says what this attention is: the weight of every key for every query. Θ(QK) memory."""
+        check(q, k, k, mask, bias)
+        scores = self.scores(q, k)
+        if bias is not None:
+            scores = scores + bias.to(scores.dtype)
+        return masked_softmax(scores, mask.tile(range(q.shape[2]), range(k.shape[2]), q.device))
+
+    def dropout_now(self) -> float:
+        """Gives the share of weights to drop in this call: none outside training (S2.4)."""
+        return self.dropout if self.training else 0.0
+
+
+def check(q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None) -> None:
+    """Raises ValueError where the sizes of one call do not fit together."""
+    shapes = f"got q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
+    if not q.dim() == k.dim() == v.dim() == 4:
+        raise ValueError(f"q, k and v must be (B, H, length, width), {shapes}")
+    if not q.shape[:2] == k.shape[:2] == v.shape[:2]:
+        raise ValueError(f"q, k and v must share batch and heads, {shapes}")
+    if k.shape[2] != v.shape[2]:
+        raise ValueError(f"there must be one value for each key, {shapes}")
+    (B, H, Q, _), K = q.shape, k.shape[2]
+    mask.check(B, H, Q, K)
+    full = (B, H, Q, K)
+    if bias is not None and any(size not in {1, want} for size, want in zip(bias.shape, full, strict=True)):
+        raise ValueError(f"a bias must broadcast to (B, H, Q, K) = {full}, got shape {tuple(bias.shape)}")
+
+
+def same_width(q: Tensor, k: Tensor, name: str) -> None:
+    """Raises ValueError where queries and keys must be equally wide and are not."""
+    if q.shape[-1] != k.shape[-1]:
+        raise ValueError(f"{name} needs queries and keys of one width, got {q.shape[-1]} and {k.shape[-1]}")

@@ -1,0 +1,46 @@
+"""Attention by dot products, plain and scaled."""
+
+from abc import abstractmethod
+
+import torch
+from torch import Tensor
+
+from regard.attention.contract import Attention, same_width
+from regard.attention.fused import fused_attention, prepare
+from regard.mask import Mask
+
+
+class DotProduct(Attention):
+    """Scores by `scale · qᵀk`; what the scale is, a subclass says. Θ(QKE) time."""
+
+    def __init__(self, dropout: float = 0.0):
+        super().__init__(dropout)
+
+    @abstractmethod
+    def scale(self, width: int) -> float:
+        """Gives the factor for queries and keys of this width."""
+
+    def scores(self, q: Tensor, k: Tensor) -> Tensor:
+        same_width(q, k, "a dot product")
+        return torch.einsum("bhqe,bhke->bhqk", q, k) * self.scale(q.shape[-1])
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask = Mask(), bias: Tensor | None = None) -> Tensor:
+        same_width(q, k, "a dot product")
+        return fused_attention(q, k, v, mask, bias, self.scale(q.shape[-1]), self.dropout_now())
+
+    def kernel(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask = Mask(), bias: Tensor | None = None) -> str:
+        return prepare(q, k, v, mask, bias).kernel(self.dropout_now(), self.scale(q.shape[-1]))
+
+
+class Dot(DotProduct):
+    """Scores by `qᵀk` (Luong et al. 2015, arXiv:1508.04025). Its variance grows with the width: see `regard scores`."""
+
+    def scale(self, width: int) -> float:
+        return 1.0
+
+
+class ScaledDot(DotProduct):
+    """Scores by `qᵀk / √E` (Vaswani et al. 2017, arXiv:1706.03762): unit-variance inputs give scores of variance 1."""
+
+    def scale(self, width: int) -> float:
+        return width**-0.5

@@ -1,0 +1,88 @@
+"""Dot-product attention on PyTorch's fused kernels, told about masks in the form that keeps them fused."""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn.attention import SDPBackend
+
+from regard.attention.contract import check
+from regard.mask import Mask
+
+
+@dataclass(frozen=True, eq=False)
+class KernelCall:
+    """What one call of the kernel gets, and which rows of its output are to be zeros."""
+
+    q: Float[Tensor, "B H Q W"]
+    k: Float[Tensor, "B H K W"]
+    v: Float[Tensor, "B H K W"]
+    attn_mask: Tensor | None
+    is_causal: bool
+    nobody: Bool[Tensor, "#B #H #Q 1"] | None
+
+    def kernel(self, dropout: float, scale: float) -> str:
+        """Names the kernel that PyTorch picks for this call."""
+        choice = torch._fused_sdp_choice(self.q, self.k, self.v, self.attn_mask, dropout, self.is_causal, scale=scale)  # pyright: ignore[reportPrivateImportUsage]
+        return SDPBackend(choice).name.lower().removesuffix("_attention")
+
+
+def fused_attention(
+    q: Float[Tensor, "B H Q E"],
+    k: Float[Tensor, "B H K E"],
+    v: Float[Tensor, "B H K E3"],
+    mask: Mask,
+    bias: Float[Tensor, "#B #H #Q #K"] | None,
+    scale: float,
+    dropout: float,
+) -> Float[Tensor, "B H Q E3"]:
+    """Gives `softmax(scale · q kᵀ + bias) v` without building the weights where a fused kernel exists.
+
+    Flash attention (Dao et al. 2022, arXiv:2205.14135): Θ(QKE) time, Θ(Q + K) extra memory. A bias that itself wants a
+    gradient, and dropout on the CPU, have no fused kernel in PyTorch and take its materialised one.
+    """
+    if k.shape[2] == 0:
+        return v.new_zeros(*q.shape[:3], v.shape[3])
+    call = prepare(q, k, v, mask, bias)
+    out = F.scaled_dot_product_attention(call.q, call.k, call.v, call.attn_mask, dropout, call.is_causal, scale=scale)[
+        ..., : v.shape[3]
+    ]
+    return out if call.nobody is None else out.masked_fill(call.nobody, 0.0)
+
+
+def prepare(q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None) -> KernelCall:
+    """Puts mask, bias and widths into the form in which the kernels take them."""
+    check(q, k, v, mask, bias)
+    Q, K = q.shape[2], k.shape[2]
+    q, k, v = _one_width(q, k, v)
+    if bias is None and _is_causal_alone(mask):
+        nobody = None if mask.query_lengths is None else _padded_rows(mask.query_lengths, Q)
+        return KernelCall(q, k, v, None, mask.bounds_future(K - 1), nobody)
+    allowed = mask.tile(range(Q), range(K), q.device)
+    if allowed is None:
+        return KernelCall(q, k, v, None if bias is None else bias.to(q.dtype), False, None)
+    # Kernels differ in what they make of a row without keys (zeros, NaN, a mean), so none ever sees one.
+    nobody = ~allowed.any(dim=-1, keepdim=True)
+    allowed = allowed | nobody
+    if bias is not None:
+        allowed = bias.to(q.dtype).masked_fill(~allowed, float("-inf"))
+    return KernelCall(q, k, v, allowed, False, nobody)
+
+
+def _is_causal_alone(mask: Mask) -> bool:
+    """Tells whether PyTorch's `is_causal` says all: the key rule then follows from the query rule, or is absent."""
+    same_padding = mask.key_lengths is mask.query_lengths
+    return mask.causal and mask.offset == 0 and same_padding and mask.window is None and mask.allowed is None
+
+
+def _padded_rows(lengths: Tensor, Q: int) -> Tensor:
+    return (torch.arange(Q, device=lengths.device) >= lengths[:, None])[:, None, :, None]  # (B, 1, Q, 1)
+
+
+def _one_width(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Widens with zeros to one common width, which the flash kernels ask for; zeros change no product."""
+    width = max(q.shape[-1], v.shape[-1])
+    q, k, v = (x if x.shape[-1] == width else F.pad(x, (0, width - x.shape[-1])) for x in (q, k, v))
+    return q, k, v

@@ -1,0 +1,64 @@
+"""Attention by a Gaussian kernel: Nadaraya–Watson regression."""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from regard.attention.contract import Attention, same_width
+from regard.attention.fused import fused_attention, prepare
+from regard.config import choose
+from regard.mask import Mask
+
+LEARNED = {"fixed": False, "learned": True}
+
+
+class Gaussian(Attention):
+    """Scores by `−‖(q − k) w‖² / 2` with one w for each head (Nadaraya 1964, Watson 1964; S1.2 and S1.3).
+
+    `−‖q − k‖²/2 = q·k − ‖k‖²/2 − ‖q‖²/2`, and the last term is the same for all keys of a row, so the softmax cancels
+    it. The fast path therefore is a dot product with `‖k‖²/2` in a few extra columns: Θ(QKE) time, linear memory.
+    """
+
+    def __init__(self, n_heads: int = 1, width: str = "learned", dropout: float = 0.0):
+        super().__init__(dropout)
+        learned = choose(LEARNED, width, "width")
+        self.w: Float[Tensor, " H"] = nn.Parameter(torch.ones(n_heads), requires_grad=learned)
+
+    def scores(self, q: Tensor, k: Tensor) -> Tensor:
+        same_width(q, k, "the Gaussian kernel")
+        q, k = self._scaled(q), self._scaled(k)
+        squares = (q[:, :, :, None] - k[:, :, None]).square()  # (B, H, Q, K, E): the definition, not the way it is run
+        return -squares.sum(dim=-1) / 2
+
+    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask = Mask(), bias: Tensor | None = None) -> Tensor:
+        q, k = self._as_dot_product(q, k)
+        return fused_attention(q, k, v, mask, bias, 1.0, self.dropout_now())
+
+    def kernel(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask = Mask(), bias: Tensor | None = None) -> str:
+        q, k = self._as_dot_product(q, k)
+        return prepare(q, k, v, mask, bias).kernel(self.dropout_now(), 1.0)
+
+    def _scaled(self, x: Tensor) -> Tensor:
+        return x * self.w.to(x.dtype)[:, None, None]
+
+    def _as_dot_product(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        """Gives q′, k′ with `q′·k′ = q·k − ‖k‖²/2`, eight columns wider: kernels like widths divisible by eight.
+
+        ‖k‖² is larger than the differences that matter, so in bfloat16 one column would round them away. Three columns
+        (the rounded value, what is left, what is left then) carry it to the precision of float32.
+        """
+        same_width(q, k, "the Gaussian kernel")
+        exact = torch.promote_types(k.dtype, torch.float32)
+        if k.dtype == exact and k.shape[2] > 0:
+            # Only q − k counts: seen from the first key, data far from 0 (years, say) keep their digits.
+            origin = k[:, :, :1].detach()
+            q, k = q - origin, k - origin
+        q, k = self._scaled(q), self._scaled(k)
+        rest = -k.to(exact).square().sum(dim=-1, keepdim=True) / 2
+        columns = []
+        for _ in range(3):
+            columns.append(rest.to(k.dtype))
+            rest = rest - columns[-1].to(exact)
+        ones = torch.ones_like(q[..., :1]).expand(*q.shape[:-1], 3)
+        return F.pad(torch.cat([q, ones], -1), (0, 5)), F.pad(torch.cat([k, *columns], -1), (0, 5))

@@ -1,0 +1,85 @@
+"""Settings: frozen dataclasses that hold every default once, read from TOML."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class PartSettings:
+    """One exchangeable part: its key in a table, and the keyword arguments that differ from its own defaults."""
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class HeadsSettings:
+    """One multi-head attention layer; inputs are `d_model` wide unless a width of their own is given."""
+
+    d_model: int = 512
+    n_heads: int = 8
+    d_query: int | None = None
+    d_key: int | None = None
+    d_value: int | None = None
+    bias: bool = True
+    attention: PartSettings = PartSettings("scaled_dot")
+    position: PartSettings = PartSettings("none")
+
+
+def choose(table: Mapping[str, T], name: str, what: str) -> T:
+    """Looks a name up; an unknown one is answered with the nearest and all valid ones."""
+    if name not in table:
+        raise ValueError(unknown(name, list(table), what))
+    return table[name]
+
+
+def unknown(name: str, valid: list[str], what: str) -> str:
+    """Words the answer to an unknown name."""
+    near = get_close_matches(name.lower().replace("-", "_"), valid, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return f"unknown {what} {name!r}: {hint}valid are {', '.join(valid)}"
+
+
+def read_toml(cls: type[T], path: Path) -> T:
+    """Reads settings of one class from a TOML file that lists only what differs from the defaults."""
+    try:
+        return settings(cls, tomllib.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def settings(cls: type[T], given: Mapping[str, Any], where: str = "") -> T:
+    """Makes settings from nested tables; unknown keys and values of another type are refused."""
+    if cls is PartSettings:
+        return part(given, where)  # pyright: ignore[reportReturnType]
+    types = {f.name: f.type for f in fields(cls)}  # pyright: ignore[reportArgumentType]
+    for key in given:
+        if key not in types:
+            raise ValueError(unknown(where + key, [where + name for name in types], "setting"))
+    return cls(**{key: _value(types[key], value, where + key) for key, value in given.items()})
+
+
+def part(given: Mapping[str, Any], where: str = "") -> PartSettings:
+    """Reads `{name = "...", option = value, ...}`."""
+    if not isinstance(given.get("name"), str):
+        raise ValueError(f"{where}name must say which part to use, got {given.get('name')!r}")
+    return PartSettings(given["name"], {key: value for key, value in given.items() if key != "name"})
+
+
+def _value(expected: Any, value: Any, where: str) -> Any:
+    if is_dataclass(expected):
+        if not isinstance(value, Mapping):
+            raise ValueError(f"{where} must be a table of settings, got {value!r}")
+        return settings(expected, value, where + ".")  # pyright: ignore[reportArgumentType]
+    if expected is float and type(value) is int:
+        return float(value)
+    # bool is a subclass of int in Python; a setting that wants a number does not take `true`.
+    if (isinstance(value, bool) and expected is not bool) or not isinstance(value, expected):
+        raise ValueError(f"{where} must be {getattr(expected, '__name__', expected)}, got {value!r}")
+    return value

@@ -1,0 +1,73 @@
+"""Multi-head attention: the layer that joins projections, positions and an attention."""
+
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.attention import Attention
+from regard.mask import Mask
+from regard.model.heads import merge_heads, split_heads
+from regard.position import Position
+
+
+class MultiHeadAttention(nn.Module):
+    """`concat(head_1, …, head_H) W_O`, `head_i = attention(x_q W_Q, x_k W_K, x_v W_V)` (arXiv:1706.03762, 3.2.2).
+
+    Each head works on d_model / n_heads features; all heads are one batched product. Queries, keys and values may come
+    in widths of their own. 4 D² parameters where all widths are D.
+    """
+
+    def __init__(
+        self,
+        attention: Attention,
+        position: Position,
+        d_model: int,
+        n_heads: int,
+        d_inputs: tuple[int, int, int] | None = None,
+        bias: bool = True,
+    ):
+        super().__init__()
+        d_query, d_key, d_value = d_inputs or (d_model, d_model, d_model)
+        check_sizes(d_model, n_heads, d_query, d_key, d_value)
+        self.n_heads = n_heads
+        self.attention = attention
+        self.position = position
+        self.w_q = nn.Linear(d_query, d_model, bias)
+        self.w_k = nn.Linear(d_key, d_model, bias)
+        self.w_v = nn.Linear(d_value, d_model, bias)
+        self.w_o = nn.Linear(d_model, d_model, bias)
+        for projection in (self.w_q, self.w_k, self.w_v, self.w_o):
+            nn.init.xavier_uniform_(projection.weight)
+            if projection.bias is not None:
+                nn.init.zeros_(projection.bias)
+
+    def forward(
+        self,
+        queries: Float[Tensor, "B Q D"],
+        keys: Float[Tensor, "B K D2"],
+        values: Float[Tensor, "B K D3"],
+        q_positions: Int[Tensor, "#B Q *axes"],
+        k_positions: Int[Tensor, "#B K *axes"],
+        mask: Mask = Mask(),
+    ) -> Float[Tensor, "B Q D4"]:
+        """Lets each query look at the keys that the mask allows, and mixes the values it saw."""
+        q = self.position.rotate(split_heads(self.w_q(queries), self.n_heads), q_positions)  # (B, H, Q, E)
+        k = self.position.rotate(split_heads(self.w_k(keys), self.n_heads), k_positions)
+        v = split_heads(self.w_v(values), self.n_heads)
+        bias = self.position.bias(q, k, q_positions, k_positions)
+        mixed = self.attention(q, k, v, mask, bias)
+        extra = self.position.pool(lambda: self._dropped(q, k, mask, bias), q_positions, k_positions)
+        return self.w_o(merge_heads(mixed if extra is None else mixed + extra))
+
+    def _dropped(self, q: Tensor, k: Tensor, mask: Mask, bias: Tensor | None) -> Tensor:
+        return F.dropout(self.attention.weights(q, k, mask, bias), self.attention.dropout_now())
+
+
+def check_sizes(d_model: int, n_heads: int, *d_inputs: int) -> None:
+    """Raises ValueError for sizes that no layer can have."""
+    if n_heads < 1:
+        raise ValueError(f"n_heads must be 1 or more, got {n_heads}")
+    if d_model < 1 or d_model % n_heads:
+        raise ValueError(f"d_model must be divisible by n_heads, got {d_model} and {n_heads}")
+    if min(d_inputs) < 1:
+        raise ValueError(f"d_query, d_key and d_value must be 1 or more, got {min(d_inputs)}")

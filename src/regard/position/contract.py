@@ -1,0 +1,69 @@
+"""The position contract: the doors through which a scheme may act."""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+
+class Position(nn.Module):
+    """Says where tokens stand, by the doors it opens; a door that stays shut does nothing.
+
+    Positions are given explicitly, one number for each token, or `n_axes` numbers for grids and dialogues, so that a
+    step with a cache is no special case. Padding stands at position 0.
+    """
+
+    n_axes = 1
+
+    def embed(self, x: Float[Tensor, "B T D"], positions: Int[Tensor, "#B T *axes"]) -> Float[Tensor, "B T D2"]:
+        """Puts the position into the token's vector."""
+        return x
+
+    def rotate(self, x: Float[Tensor, "B H T E"], positions: Int[Tensor, "#B T"]) -> Float[Tensor, "B H T E"]:
+        """Turns queries or keys by their position."""
+        return x
+
+    def bias(
+        self,
+        q: Float[Tensor, "B H Q E"],
+        k: Float[Tensor, "B H K E2"],
+        q_positions: Int[Tensor, "#B Q"],
+        k_positions: Int[Tensor, "#B K"],
+    ) -> Float[Tensor, "#B H Q K"] | None:
+        """Gives what is added to the scores."""
+        return None
+
+    def pool(
+        self,
+        weights: Callable[[], Float[Tensor, "B H Q K"]],
+        q_positions: Int[Tensor, "#B Q"],
+        k_positions: Int[Tensor, "#B K"],
+    ) -> Float[Tensor, "B H Q E"] | None:
+        """Gives what is added to the mixed values; only a scheme that asks for the weights has them built."""
+        return None
+
+
+def check(positions: Int[Tensor, "..."], limit: int | None = None, name: str = "positions", n_axes: int = 1) -> None:
+    """Raises ValueError for positions with the wrong number of coordinates, below 0, or at or past `limit`."""
+    coordinates = 1 if positions.dim() == 2 else positions.shape[-1]
+    if positions.dim() not in {2, 3} or coordinates != n_axes:
+        axes = "" if n_axes == 1 else f", {n_axes}"
+        raise ValueError(f"{name} must have shape (B, T{axes}), got {tuple(positions.shape)}")
+    check_range(positions, limit, name)
+
+
+def check_range(positions: Int[Tensor, "..."], limit: int | None, name: str) -> None:
+    """Raises ValueError for a position below 0, or at or past `limit`.
+
+    The values are read back from the device, so the check is left out where that is impossible: inside a captured or
+    compiled step, which has always run once without capture before.
+    """
+    capturing = positions.is_cuda and torch.cuda.is_current_stream_capturing()
+    if torch.compiler.is_compiling() or capturing or positions.numel() == 0:
+        return
+    low, high = (int(end) for end in torch.aminmax(positions))
+    if low < 0:
+        raise ValueError(f"{name} must be 0 or more, got {low}")
+    if limit is not None and high >= limit:
+        raise ValueError(f"{name} must be below {limit}, the end of the table, got {high}: build a larger table")

@@ -108,7 +108,7 @@ def window(width: int, offset: int = 0) -> Mask:
 
 
 def allow(allowed: Shaped[Tensor, "..."]) -> Mask:
-    """Takes any boolean mask, true where looking is allowed: (Q, K), (B, Q, K) or (B, H, Q, K); sizes of 1 broadcast."""
+    """Takes any boolean mask, true where looking is allowed: (Q, K), (B, Q, K) or (B, H, Q, K), each size or 1."""
     if allowed.dtype != torch.bool:
         raise ValueError(f"a mask must be boolean, true where looking is allowed, got {allowed.dtype}")
     if not 2 <= allowed.dim() <= 4:

@@ -16,11 +16,15 @@ class Position(nn.Module):
 
     n_axes = 1
 
+    def places(self, n: int) -> Int[Tensor, "1 T *axes"]:
+        """Gives the positions of n tokens in reading order; schemes with several axes say what that is."""
+        return torch.arange(n)[None]
+
     def embed(self, x: Float[Tensor, "B T D"], positions: Int[Tensor, "#B T *axes"]) -> Float[Tensor, "B T D2"]:
         """Puts the position into the token's vector."""
         return x
 
-    def rotate(self, x: Float[Tensor, "B H T E"], positions: Int[Tensor, "#B T"]) -> Float[Tensor, "B H T E"]:
+    def rotate(self, x: Float[Tensor, "B H T E"], positions: Int[Tensor, "#B T *axes"]) -> Float[Tensor, "B H T E"]:
         """Turns queries or keys by their position."""
         return x
 
@@ -28,8 +32,8 @@ class Position(nn.Module):
         self,
         q: Float[Tensor, "B H Q E"],
         k: Float[Tensor, "B H K E2"],
-        q_positions: Int[Tensor, "#B Q"],
-        k_positions: Int[Tensor, "#B K"],
+        q_positions: Int[Tensor, "#B Q *axes"],
+        k_positions: Int[Tensor, "#B K *axes"],
     ) -> Float[Tensor, "#B H Q K"] | None:
         """Gives what is added to the scores."""
         return None
@@ -37,8 +41,8 @@ class Position(nn.Module):
     def pool(
         self,
         weights: Callable[[], Float[Tensor, "B H Q K"]],
-        q_positions: Int[Tensor, "#B Q"],
-        k_positions: Int[Tensor, "#B K"],
+        q_positions: Int[Tensor, "#B Q *axes"],
+        k_positions: Int[Tensor, "#B K *axes"],
     ) -> Float[Tensor, "B H Q E"] | None:
         """Gives what is added to the mixed values; only a scheme that asks for the weights has them built."""
         return None

@@ -11,7 +11,8 @@ from regard.position.sinusoidal import sinusoids
 class Grid(Absolute):
     """Codes a cell by the sinusoidal codes of its coordinates, side by side (after arXiv:2010.11929, D.4).
 
-    The width is shared out evenly among the axes, earlier axes taking what is left over.
+    The width is shared out evenly among the axes in pairs of sine and cosine, earlier axes taking what is left over; an
+    odd last feature goes to the last axis.
     """
 
     def __init__(self, width: int, n_axes: int, base: float = 10000.0, join: str = "add"):
@@ -21,7 +22,20 @@ class Grid(Absolute):
         self.n_axes = n_axes
         self.base = base
 
+    def places(self, n: int) -> Int[Tensor, "1 T A"]:
+        """Gives the first n cells of the smallest square or cube that holds them, row by row."""
+        side = next(side for side in range(1, n + 2) if side**self.n_axes >= n)
+        strides = torch.tensor([side**axis for axis in reversed(range(self.n_axes))])
+        return (torch.arange(n)[:, None] // strides % side)[None]
+
     def codes(self, positions: Int[Tensor, "B T A"]) -> Float[Tensor, "B T D"]:
-        share, left = divmod(self.width, self.n_axes)
-        widths = [share + (axis < left) for axis in range(self.n_axes)]
-        return torch.cat([sinusoids(positions[..., axis], w, self.base) for axis, w in enumerate(widths)], dim=-1)
+        coded = [sinusoids(positions[..., axis], w, self.base) for axis, w in enumerate(self.widths())]
+        return torch.cat(coded, dim=-1)
+
+    def widths(self) -> list[int]:
+        """Gives the number of features for each axis."""
+        step = 2 if self.width >= 2 * self.n_axes else 1
+        share, left = divmod(self.width // step, self.n_axes)
+        widths = [step * (share + (axis < left)) for axis in range(self.n_axes)]
+        widths[-1] += self.width - sum(widths)
+        return widths

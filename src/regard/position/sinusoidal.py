@@ -33,3 +33,12 @@ def sinusoids(positions: Int[Tensor, "*B"], width: int, base: float) -> Float[Te
     angles = positions[..., None].to(torch.float64) * frequencies(width, base, positions.device)
     pairs = torch.stack([angles.sin(), angles.cos()], dim=-1)  # (*B, pairs, 2)
     return pairs.flatten(-2)[..., :width]
+
+
+def shift_matrix(steps: int, width: int, base: float) -> Float[Tensor, "D D"]:
+    """Gives M with `M PE(p) = PE(p + steps)` for every p: each pair of features turns by `ω_i · steps` (S6.4)."""
+    if width % 2:
+        raise ValueError(f"width must be even, so that each sine has its cosine, got {width}")
+    angles = frequencies(width, base) * steps
+    cos, sin = angles.cos(), angles.sin()
+    return torch.block_diag(*torch.stack([cos, sin, -sin, cos], dim=-1).view(-1, 2, 2))

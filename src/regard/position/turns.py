@@ -27,6 +27,11 @@ class Turns(Absolute):
         self.quarter = max(1, width // 4)
         self.speakers: Float[Tensor, "speakers D"] = nn.Parameter(torch.randn(n_speakers, self.quarter) * 0.02)
 
+    def places(self, n: int) -> Int[Tensor, "1 T 3"]:
+        """Gives a dialogue in which the speakers take turns of eight tokens."""
+        token = torch.arange(n)
+        return torch.stack([token, token // 8, token // 8 % len(self.speakers)], dim=-1)[None]
+
     def codes(self, positions: Int[Tensor, "B T 3"]) -> Float[Tensor, "B T D"]:
         token, turn, speaker = positions.unbind(dim=-1)
         check_range(speaker, len(self.speakers), "speakers")

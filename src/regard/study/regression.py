@@ -1,0 +1,112 @@
+"""Attention as kernel regression: the Nadaraya–Watson experiment of S1.4."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.attention import Gaussian
+from regard.mask import Mask, allow
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One way of pooling: its prediction at each test point, and its mean squared error there."""
+
+    prediction: Float[Tensor, " Q"]
+    error: float
+
+
+@dataclass(frozen=True)
+class Regression:
+    """The data, the three poolings, and how the third was learned."""
+
+    seed: int
+    x: Float[Tensor, " K"]
+    y: Float[Tensor, " K"]
+    x_test: Float[Tensor, " Q"]
+    y_test: Float[Tensor, " Q"]
+    average: Curve
+    fixed: Curve
+    learned: Curve
+    w: float
+    losses: list[float]
+    weights_before: Float[Tensor, "Q K"]
+    weights_after: Float[Tensor, "Q K"]
+
+
+def truth(x: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
+    """Gives the curve without noise, `2 sin x + x^0.8`; x must not be negative, where the power is no real number."""
+    return 2 * torch.sin(x) + x**0.8
+
+
+def run_regression(
+    n_train: int = 50, n_test: int = 100, noise: float = 0.5, steps: int = 200, seed: int = 0
+) -> Regression:
+    """Draws the data, predicts with average, fixed and learned pooling, and keeps what there is to see."""
+    if n_train < 2 or n_test < 1:
+        raise ValueError(f"n_train must be 2 or more and n_test 1 or more, got {n_train} and {n_test}")
+    if noise < 0 or steps < 1:
+        raise ValueError(f"noise must be 0 or more and steps 1 or more, got {noise} and {steps}")
+    generator = torch.Generator().manual_seed(seed)
+    # Uniform in [0, 5): a normal sample would have negative x, whose power 0.8 is NaN.
+    x = (torch.rand(n_train, generator=generator, dtype=torch.float64) * 5).sort().values
+    y = truth(x) + noise * torch.randn(n_train, generator=generator, dtype=torch.float64)
+    x_test = torch.arange(n_test, dtype=torch.float64) * (5 / n_test)
+    fixed, learned = Gaussian(width="fixed").double(), Gaussian(width="learned").double()
+    losses = fit_width(learned, x, y, steps)
+    return Regression(
+        seed=seed,
+        x=x,
+        y=y,
+        x_test=x_test,
+        y_test=truth(x_test),
+        average=_curve(y.mean().expand(n_test), x_test),
+        fixed=_curve(pool(fixed, x_test, x, y), x_test),
+        learned=_curve(pool(learned, x_test, x, y), x_test),
+        w=float(learned.w.detach()),
+        losses=losses,
+        weights_before=look(fixed, x_test, x),
+        weights_after=look(learned, x_test, x),
+    )
+
+
+def fit_width(attention: Gaussian, x: Float[Tensor, " K"], y: Float[Tensor, " K"], steps: int) -> list[float]:
+    """Learns w by gradient descent on squared error, each point predicted from all the others (S1.3)."""
+    others = allow(~torch.eye(len(x), dtype=torch.bool))
+    optimiser = torch.optim.Adam(attention.parameters(), lr=0.05)
+    losses = []
+    for _ in range(steps):
+        loss = (pool(attention, x, x, y, others) - y).square().mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    return losses
+
+
+def pool(
+    attention: Gaussian,
+    queries: Float[Tensor, " Q"],
+    x: Float[Tensor, " K"],
+    y: Float[Tensor, " K"],
+    mask: Mask = Mask(),
+) -> Float[Tensor, " Q"]:
+    """Predicts `Σ α(q, x_i) y_i`: points are keys, their heights are values."""
+    return attention(_one_head(queries), _one_head(x), _one_head(y), mask)[0, 0, :, 0]
+
+
+def look(attention: Gaussian, queries: Float[Tensor, " Q"], x: Float[Tensor, " K"]) -> Float[Tensor, "Q K"]:
+    """Gives the weight of every training point for every query."""
+    with torch.no_grad():
+        return attention.weights(_one_head(queries), _one_head(x))[0, 0]
+
+
+def _one_head(x: Tensor) -> Tensor:
+    return x[None, None, :, None]
+
+
+def _curve(prediction: Tensor, x_test: Tensor) -> Curve:
+    prediction = prediction.detach()
+    return Curve(prediction, float((prediction - truth(x_test)).square().mean()))

@@ -13,7 +13,18 @@ help:
 	@echo "make clean  remove the virtual environment and what was made"
 
 demo: $(VENV)/.installed
-	@$(BIN)/python -m regard demo --out demo
+	@mkdir -p demo
+	@echo "== Attention is kernel regression: regard regression"
+	@$(BIN)/regard regression --out demo/regression.png
+	@echo
+	@echo "== What each score does: regard scores"
+	@$(BIN)/regard scores --out demo/scores.png
+	@echo
+	@echo "== What each position scheme satisfies: regard positions"
+	@$(BIN)/regard positions --out demo/positions.png
+	@$(BIN)/regard positions sinusoidal --out demo/sinusoidal.png
+	@echo
+	@echo "The pictures are in demo/. Try $(BIN)/regard --help next."
 
 test: $(VENV)/.installed
 	@echo "== Tests"

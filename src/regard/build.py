@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from torch import nn
 
 from regard.attention import ATTENTION
-from regard.config import HeadsSettings, PartSettings, choose, unknown
+from regard.config import HeadsSettings, PartSettings, checked, choose, unknown
 from regard.model import MultiHeadAttention
 from regard.model.multihead import check_sizes
 from regard.position import POSITION
@@ -67,8 +67,10 @@ def refuse_meaningless(attention: str, position: str) -> None:
 def build_part(table: Mapping[str, Callable[..., M]], part: PartSettings, what: str, sizes: Mapping[str, Any]) -> M:
     """Makes one part: of the sizes it gets those that its constructor names, of the options all."""
     make = choose(table, part.name, what)
-    accepted = list(inspect.signature(make).parameters)
-    for option in part.options:
+    accepted = inspect.signature(make).parameters
+    arguments = {size: value for size, value in sizes.items() if size in accepted}
+    for option, value in part.options.items():
         if option not in accepted:
-            raise ValueError(unknown(option, accepted, f"option of {what} {part.name!r}"))
-    return make(**({size: value for size, value in sizes.items() if size in accepted} | dict(part.options)))
+            raise ValueError(unknown(option, list(accepted), f"option of {what} {part.name!r}"))
+        arguments[option] = checked(accepted[option].annotation, value, f"{what}.{option}")
+    return make(**arguments)

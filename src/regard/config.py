@@ -62,7 +62,7 @@ def settings(cls: type[T], given: Mapping[str, Any], where: str = "") -> T:
     for key in given:
         if key not in types:
             raise ValueError(unknown(where + key, [where + name for name in types], "setting"))
-    return cls(**{key: _value(types[key], value, where + key) for key, value in given.items()})
+    return cls(**{key: checked(types[key], value, where + key) for key, value in given.items()})
 
 
 def part(given: Mapping[str, Any], where: str = "") -> PartSettings:
@@ -72,7 +72,8 @@ def part(given: Mapping[str, Any], where: str = "") -> PartSettings:
     return PartSettings(given["name"], {key: value for key, value in given.items() if key != "name"})
 
 
-def _value(expected: Any, value: Any, where: str) -> Any:
+def checked(expected: Any, value: Any, where: str) -> Any:
+    """Gives a value of the expected type, or raises ValueError naming the setting; a whole number may be a float."""
     if is_dataclass(expected):
         if not isinstance(value, Mapping):
             raise ValueError(f"{where} must be a table of settings, got {value!r}")

@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.blocks import AdditiveBlocks
-from regard.attention.contract import Attention, check
+from regard.attention.contract import Attention, check, check_parameters
 from regard.mask import Mask
 
 
@@ -39,6 +39,7 @@ class Additive(Attention):
         return "blocks"
 
     def _features(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        check_parameters(q, k, len(self.w_v), self.w_q.shape[1], self.w_k.shape[1])
         f_q = torch.einsum("bhqe,hef->bhqf", q, self.w_q.to(q.dtype))
         f_k = torch.einsum("bhke,hef->bhkf", k, self.w_k.to(k.dtype))
         return f_q, f_k

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention.contract import Attention
+from regard.attention.contract import Attention, check, check_parameters
 from regard.attention.fused import fused_attention, prepare
 from regard.mask import Mask
 
@@ -23,12 +23,17 @@ class Bilinear(Attention):
         self.w: Float[Tensor, "H E E2"] = nn.Parameter(torch.randn(n_heads, d_query, d_key) * std)
 
     def scores(self, q: Tensor, k: Tensor) -> Tensor:
+        check_parameters(q, k, *self.w.shape)
         return torch.einsum("bhqe,hef,bhkf->bhqk", q, self.w.to(q.dtype), k)
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask = Mask(), bias: Tensor | None = None) -> Tensor:
+        check(q, k, v, mask, bias)
+        check_parameters(q, k, *self.w.shape)
         return fused_attention(self._mapped(q), k, v, mask, bias, 1.0, self.dropout_now())
 
     def kernel(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask = Mask(), bias: Tensor | None = None) -> str:
+        check(q, k, v, mask, bias)
+        check_parameters(q, k, *self.w.shape)
         return prepare(self._mapped(q), k, v, mask, bias).kernel(self.dropout_now(), 1.0)
 
     def _mapped(self, q: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from regard.mask import Mask
 
 # Elements of the one live tile: small enough for a CPU's cache, large enough to fill a GPU.
 TILE_ELEMENTS = {"cpu": 2**20, "cuda": 2**25}
-# e^{2 · limit} is far from the type's largest number; beyond it the tile takes the sigmoid itself.
+# e^{2 · limit} is far from the type's largest number; pairs with a feature beyond it take the sigmoid itself.
 EXPONENT_LIMIT = {torch.float32: 40.0, torch.float64: 300.0}
 
 
@@ -33,7 +33,8 @@ class Problem:
     heads: tuple[int, int]  # B, H
     dropout: float
     seed: int
-    split: bool  # whether e^{2f} of queries and keys may be multiplied, or the sum must be taken first
+    powers: tuple[Tensor, Tensor] | None  # e^{2f} of queries and of keys, where pairs multiply them
+    wild: tuple[Tensor, Tensor] | None  # which queries (N, Q) and keys (N, K) are too large for that
 
     def groups(self) -> Iterator[tuple[slice, range]]:
         """Goes through sequences and rows, a tile's worth at a time."""
@@ -52,24 +53,32 @@ class Problem:
         for start in range(0, K, 512):
             yield range(start, min(start + 512, K))
 
-    def generator(self) -> torch.Generator:
+    def generator(self) -> torch.Generator | None:
         """Gives the dropout's random numbers, the same ones in the same order for forward and backward."""
-        return torch.Generator(self.f_q.device).manual_seed(self.seed)
+        return torch.Generator(self.f_q.device).manual_seed(self.seed) if self.dropout else None
 
-    def kept(self, p: Tensor, generator: torch.Generator) -> Tensor | None:
+    def kept(self, p: Tensor, generator: torch.Generator | None) -> Tensor | None:
         """Draws which weights stay, scaled so that the mean does not change; None where all stay."""
-        if self.dropout == 0.0:
+        if generator is None:
             return None
         keep = torch.rand(p.shape, generator=generator, device=p.device, dtype=p.dtype) >= self.dropout
-        return keep / (1.0 - self.dropout)
+        return keep.to(p.dtype) / (1.0 - self.dropout)
 
     def gates(self, n: slice, rows: range, keys: range) -> Tensor:
         """Gives `r = 1 / (1 + e^{2(f_q + f_k)})` for one tile, (n, q, k, F)."""
-        f_q = self.f_q[n, rows.start : rows.stop, None]
-        f_k = self.f_k[n, None, keys.start : keys.stop]
-        if self.split:  # the features are e^{2f} already
-            return torch.addcmul(f_q.new_ones(()), f_q, f_k).reciprocal_()
-        return torch.add(f_q, f_k).mul_(-2.0).sigmoid_()
+        at_q, at_k = (n, slice(rows.start, rows.stop), None), (n, None, slice(keys.start, keys.stop))
+        if self.powers is not None:
+            e_q, e_k = self.powers[0][at_q], self.powers[1][at_k]
+            gates = torch.addcmul(e_q.new_ones(()), e_q, e_k).reciprocal_()
+            if self.wild is None:
+                return gates
+            # Pair by pair, so that no pair's last bit depends on how large another one is.
+            wild = self.wild[0][at_q] | self.wild[1][at_k]
+            return torch.where(wild[..., None], self._exact_gates(at_q, at_k), gates)
+        return self._exact_gates(at_q, at_k)
+
+    def _exact_gates(self, at_q: tuple, at_k: tuple) -> Tensor:
+        return torch.add(self.f_q[at_q], self.f_k[at_k]).mul_(-2.0).sigmoid_()
 
     def scores(self, gates: Tensor, n: slice, rows: range, keys: range) -> Tensor:
         """Gives the tile's scores less Σw, with bias, −∞ where looking is forbidden, (n, q, k)."""
@@ -116,7 +125,7 @@ class AdditiveBlocks(torch.autograd.Function):
             out[at], log_sum[at] = mix(call, n, rows, generator)
         ctx.save_for_backward(f_q, f_k, w, v, bias, out, log_sum)
         ctx.rest = (mask, dropout, seed)
-        return out.view(B, H, Q, -1).to(v.dtype)
+        return out.view(B, H, Q, v.shape[3]).to(v.dtype)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -140,15 +149,18 @@ def make_problem(
     B, H = f_q.shape[:2]
     exact = torch.promote_types(f_q.dtype, torch.float32)
     f_q, f_k, v = (x.to(exact).reshape(B * H, *x.shape[2:]) for x in (f_q, f_k, v))
-    split = not f_q.is_cuda and all(_within(f, EXPONENT_LIMIT[exact]) for f in (f_q, f_k))
-    if split:
-        f_q, f_k = torch.exp(2.0 * f_q), torch.exp(2.0 * f_k)
-    w = w.to(exact).expand(B, *w.shape).reshape(B * H, -1)
+    w = w.to(exact).expand(B, *w.shape).reshape(B * H, w.shape[-1])
     bias = None if bias is None else bias.to(exact)
-    return Problem(f_q, f_k, w, v, bias, mask, (B, H), dropout, seed, split)
+    powers = wild = None
+    if not f_q.is_cuda:  # a GPU has a tanh of its own, and a look at the numbers would make it wait
+        limit = EXPONENT_LIMIT[exact]
+        powers = (torch.exp(2.0 * f_q.clamp(-limit, limit)), torch.exp(2.0 * f_k.clamp(-limit, limit)))
+        wild = ((f_q.abs() > limit).any(dim=-1), (f_k.abs() > limit).any(dim=-1))
+        wild = wild if wild[0].any() or wild[1].any() else None
+    return Problem(f_q, f_k, w, v, bias, mask, (B, H), dropout, seed, powers, wild)
 
 
-def mix(call: Problem, n: slice, rows: range, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def mix(call: Problem, n: slice, rows: range, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
     """Gives the output of some rows and the logarithm of their softmax's denominator."""
     lead = call.f_q[n, rows.start : rows.stop]
     highest = lead.new_full((*lead.shape[:2], 1), float("-inf"))
@@ -179,7 +191,7 @@ class Gradients:
         self.bias = None if call.bias is None else call.bias.new_zeros(*call.heads, *call.bias.shape[2:])
 
     def collect(
-        self, n: slice, rows: range, log_sum: Tensor, d_out: Tensor, delta: Tensor, generator: torch.Generator
+        self, n: slice, rows: range, log_sum: Tensor, d_out: Tensor, delta: Tensor, generator: torch.Generator | None
     ) -> None:
         """Adds what some rows contribute."""
         for keys in self.call.key_blocks():
@@ -222,11 +234,7 @@ class Gradients:
         return (
             (self.f_q * slope).view(f_q.shape).to(f_q.dtype),
             (self.f_k * slope).view(f_k.shape).to(f_k.dtype),
-            self.w.view(*self.call.heads, -1).sum(dim=0).to(w.dtype),
+            self.w.view(*self.call.heads, w.shape[-1]).sum(dim=0).to(w.dtype),
             self.v.view(v.shape).to(v.dtype),
             d_bias,
         )
-
-
-def _within(features: Tensor, limit: float) -> bool:
-    return features.numel() == 0 or bool(features.abs().amax() <= limit)

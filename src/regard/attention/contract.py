@@ -79,8 +79,23 @@ def check(q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None) -> N
     (B, H, Q, _), K = q.shape, k.shape[2]
     mask.check(B, H, Q, K)
     full = (B, H, Q, K)
-    if bias is not None and any(size not in {1, want} for size, want in zip(bias.shape, full, strict=True)):
+    if bias is not None and not _broadcasts(tuple(bias.shape), full):
         raise ValueError(f"a bias must broadcast to (B, H, Q, K) = {full}, got shape {tuple(bias.shape)}")
+
+
+def _broadcasts(shape: tuple[int, ...], full: tuple[int, ...]) -> bool:
+    return len(shape) == len(full) and all(size in {1, want} for size, want in zip(shape, full, strict=True))
+
+
+def check_parameters(q: Tensor, k: Tensor, n_heads: int, d_query: int, d_key: int) -> None:
+    """Raises ValueError where an attention's own parameters were made for other sizes."""
+    if q.shape[1] != n_heads:
+        raise ValueError(f"this attention was built for {n_heads} heads, got {q.shape[1]}")
+    if (q.shape[-1], k.shape[-1]) != (d_query, d_key):
+        raise ValueError(
+            f"this attention was built for queries of width {d_query} and keys of width {d_key}, "
+            f"got {q.shape[-1]} and {k.shape[-1]}"
+        )
 
 
 def same_width(q: Tensor, k: Tensor, name: str) -> None:

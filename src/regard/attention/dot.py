@@ -5,7 +5,7 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
-from regard.attention.contract import Attention, same_width
+from regard.attention.contract import Attention, check, same_width
 from regard.attention.fused import fused_attention, prepare
 from regard.mask import Mask
 
@@ -25,10 +25,12 @@ class DotProduct(Attention):
         return torch.einsum("bhqe,bhke->bhqk", q, k) * self.scale(q.shape[-1])
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask = Mask(), bias: Tensor | None = None) -> Tensor:
+        check(q, k, v, mask, bias)
         same_width(q, k, "a dot product")
         return fused_attention(q, k, v, mask, bias, self.scale(q.shape[-1]), self.dropout_now())
 
     def kernel(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask = Mask(), bias: Tensor | None = None) -> str:
+        check(q, k, v, mask, bias)
         return prepare(q, k, v, mask, bias).kernel(self.dropout_now(), self.scale(q.shape[-1]))
 
 

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention.contract import Attention, same_width
+from regard.attention.contract import Attention, check, same_width
 from regard.attention.fused import fused_attention, prepare
 from regard.config import choose
 from regard.mask import Mask
@@ -20,9 +20,9 @@ class Gaussian(Attention):
     it. The fast path therefore is a dot product with `‖k‖²/2` in a few extra columns: Θ(QKE) time, linear memory.
     """
 
-    def __init__(self, n_heads: int = 1, width: str = "learned", dropout: float = 0.0):
+    def __init__(self, n_heads: int = 1, bandwidth: str = "learned", dropout: float = 0.0):
         super().__init__(dropout)
-        learned = choose(LEARNED, width, "width")
+        learned = choose(LEARNED, bandwidth, "bandwidth")
         self.w: Float[Tensor, " H"] = nn.Parameter(torch.ones(n_heads), requires_grad=learned)
 
     def scores(self, q: Tensor, k: Tensor) -> Tensor:
@@ -32,14 +32,18 @@ class Gaussian(Attention):
         return -squares.sum(dim=-1) / 2
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask = Mask(), bias: Tensor | None = None) -> Tensor:
+        check(q, k, v, mask, bias)
         q, k = self._as_dot_product(q, k)
         return fused_attention(q, k, v, mask, bias, 1.0, self.dropout_now())
 
     def kernel(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask = Mask(), bias: Tensor | None = None) -> str:
+        check(q, k, v, mask, bias)
         q, k = self._as_dot_product(q, k)
         return prepare(q, k, v, mask, bias).kernel(self.dropout_now(), 1.0)
 
     def _scaled(self, x: Tensor) -> Tensor:
+        if len(self.w) not in {1, x.shape[1]}:
+            raise ValueError(f"this attention was built for {len(self.w)} heads, got {x.shape[1]}")
         return x * self.w.to(x.dtype)[:, None, None]
 
     def _as_dot_product(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
@@ -50,8 +54,9 @@ class Gaussian(Attention):
         """
         same_width(q, k, "the Gaussian kernel")
         exact = torch.promote_types(k.dtype, torch.float32)
-        if k.dtype == exact and k.shape[2] > 0:
-            # Only q − k counts: seen from the first key, data far from 0 (years, say) keep their digits.
+        if k.dtype != torch.bfloat16 and k.shape[2] > 0:
+            # Only q − k counts: seen from the first key, data far from 0 (years, say) keep their digits. bfloat16 has
+            # so few of them that rounding the differences would cost more than it saves.
             origin = k[:, :, :1].detach()
             q, k = q - origin, k - origin
         q, k = self._scaled(q), self._scaled(k)

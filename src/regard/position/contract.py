@@ -50,10 +50,10 @@ class Position(nn.Module):
 
 def check(positions: Int[Tensor, "..."], limit: int | None = None, name: str = "positions", n_axes: int = 1) -> None:
     """Raises ValueError for positions with the wrong number of coordinates, below 0, or at or past `limit`."""
-    coordinates = 1 if positions.dim() == 2 else positions.shape[-1]
-    if positions.dim() not in {2, 3} or coordinates != n_axes:
-        axes = "" if n_axes == 1 else f", {n_axes}"
-        raise ValueError(f"{name} must have shape (B, T{axes}), got {tuple(positions.shape)}")
+    axes = () if n_axes == 1 else (n_axes,)
+    if positions.dim() < 2 or tuple(positions.shape[2:]) != axes:
+        wanted = ", ".join(["B", "T", *map(str, axes)])
+        raise ValueError(f"{name} must have shape ({wanted}), got {tuple(positions.shape)}")
     check_range(positions, limit, name)
 
 

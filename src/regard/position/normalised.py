@@ -15,6 +15,8 @@ class Normalised(Absolute):
     """
 
     def codes(self, positions: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+        if positions.numel() == 0:
+            return positions.new_zeros(*positions.shape, self.width, dtype=torch.float64)
         last = positions.amax(dim=-1, keepdim=True).clamp(min=1)  # a sentence of one token stands at 0
         share = positions.to(torch.float64) / last
         return share[..., None].expand(*share.shape, self.width)

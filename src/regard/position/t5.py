@@ -42,7 +42,8 @@ class T5(Position):
         distance = offset.abs() if self.both_ways else (-offset).clamp(min=0)
         near = n // 2
         growth = torch.log(distance.clamp(min=1).double() / near) / math.log(self.max_distance / near)
-        far = (near + (growth * (n - near)).long()).clamp(max=n - 1)
+        # A distance on the very edge of a bucket belongs to it, whichever way its logarithm was rounded.
+        far = (near + (growth * (n - near) + 1e-9).long()).clamp(max=n - 1)
         return torch.where(distance < near, distance, far) + ahead
 
     def bias(

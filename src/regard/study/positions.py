@@ -151,7 +151,7 @@ def distinct_up_to(scheme: Position, far: int, width: int, chunk: int = 2**14) -
         )
     except ValueError:
         return None
-    order = marks.argsort()
+    order = marks.argsort(stable=True)  # equal marks stay in the order of their positions
     same = (marks[order[1:]] == marks[order[:-1]]).nonzero()[:, 0]
     pairs = [sorted((int(order[i]), int(order[i + 1]))) for i in same]
     twins = [b for a, b in pairs if far_codes(scheme, a, a + 1, width).equal(far_codes(scheme, b, b + 1, width))]

@@ -54,7 +54,7 @@ def run_regression(
     x = (torch.rand(n_train, generator=generator, dtype=torch.float64) * 5).sort().values
     y = truth(x) + noise * torch.randn(n_train, generator=generator, dtype=torch.float64)
     x_test = torch.arange(n_test, dtype=torch.float64) * (5 / n_test)
-    fixed, learned = Gaussian(width="fixed").double(), Gaussian(width="learned").double()
+    fixed, learned = Gaussian(bandwidth="fixed").double(), Gaussian(bandwidth="learned").double()
     losses = fit_width(learned, x, y, steps)
     return Regression(
         seed=seed,

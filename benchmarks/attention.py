@@ -1,0 +1,167 @@
+"""How fast are our attentions, forward and backward, beside their plain definitions and beside the peers?
+
+Ceiling: the machine's rate for a large matrix product, measured in the same rounds. A layer of width D over N tokens in
+sequences of T does 8·N·D² operations in its projections and 4·N·T·D in its two products (half of that under a causal
+mask), and twice as many again for the backward pass.
+"""
+
+import argparse
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import torch
+from measure import Timing, extra_memory, interleave, keep, large_product, signature
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor, nn
+
+from regard.attention import Additive
+from regard.build import build_heads
+from regard.config import HeadsSettings
+from regard.mask import Mask, causal, padding
+from regard.model import MultiHeadAttention
+from regard.model.heads import merge_heads, split_heads
+
+D_MODEL, N_HEADS, N_TOKENS = 512, 8, 4096
+ADDITIVE = {"cpu": (8, 512, 256), "cuda": (8, 1024, 256)}  # batch, length, hidden
+Step = Callable[[], None]
+
+
+def additive_step(version: str, device: str, dtype: torch.dtype = torch.float32) -> Step:
+    """Makes one forward and backward pass of additive attention, materialised or in blocks."""
+    torch.manual_seed(0)
+    B, n, hidden = ADDITIVE[device]
+    attention = Additive(n_heads=1, d_query=hidden, d_key=hidden, hidden=hidden).to(device, dtype)
+    q, k, v = (torch.randn(B, 1, n, hidden, device=device, dtype=dtype, requires_grad=True) for _ in range(3))
+    if version == "blocks":
+        return lambda: attention(q, k, v).sum().backward()
+    return lambda: (attention.weights(q, k) @ v).sum().backward()
+
+
+def bench_additive(console: Console, device: str, seconds: float) -> dict[str, dict[str, float]]:
+    """Sets additive attention in blocks beside the materialised one."""
+    steps = {version: additive_step(version, device) for version in ("materialised", "blocks")}
+    times = interleave(steps, device, seconds)
+    memory = {version: extra_memory(partial(additive_step, version), device) for version in times}
+    B, n, hidden = ADDITIVE[device]
+    table = Table(title=f"Additive attention, batch {B}, {n} × {n}, hidden {hidden}, float32, forward + backward")
+    for column in ("version", "ms (middle half)", "× faster", "extra MiB", "share of memory"):
+        table.add_column(column, justify="right")
+    plain = times["materialised"].median
+    for version, timing in times.items():
+        share = memory[version] / memory["materialised"]
+        row = (_ms(timing), f"{plain / timing.median:.2f}", f"{memory[version] / 2**20:,.0f}", f"1/{1 / share:.0f}")
+        table.add_row(version, *row)
+    console.print(table)
+    return {version: {"ms": t.median * 1e3, "extra_mib": memory[version] / 2**20} for version, t in times.items()}
+
+
+def ours(device: str, dtype: torch.dtype) -> MultiHeadAttention:
+    """Makes our layer."""
+    return build_heads(HeadsSettings(d_model=D_MODEL, n_heads=N_HEADS)).to(device, dtype)
+
+
+def materialised(layer: MultiHeadAttention, x: Tensor, mask: Mask) -> Tensor:
+    """Runs our layer by its definition."""
+    q, k, v = (split_heads(w(x), N_HEADS) for w in (layer.w_q, layer.w_k, layer.w_v))
+    return layer.w_o(merge_heads(layer.attention.weights(q, k, mask) @ v))
+
+
+def layer_steps(kind: str, length: int, device: str, dtype: torch.dtype) -> dict[str, Step]:
+    """Makes one forward and backward pass of a self-attention layer in each version, on the same tokens."""
+    torch.manual_seed(0)
+    B = N_TOKENS // length
+    x = torch.randn(B, length, D_MODEL, device=device, dtype=dtype, requires_grad=True)
+    places = torch.arange(length, device=device)[None]
+    lengths = torch.randint(length // 2, length + 1, (B,), device=device)
+    padded = torch.arange(length, device=device) >= lengths[:, None]
+    mask = causal() if kind == "causal" else padding(lengths, length)
+    mine, torchs = ours(device, dtype), nn.MultiheadAttention(D_MODEL, N_HEADS, batch_first=True).to(device, dtype)
+    future = torch.ones(length, length, dtype=torch.bool, device=device).triu(1)
+    hidden = {"attn_mask": future, "is_causal": True} if kind == "causal" else {"key_padding_mask": padded}
+    steps = {
+        "regard": lambda: mine(x, x, x, places, places, mask),
+        "regard, materialised": lambda: materialised(mine, x, mask),
+        "nn.MultiheadAttention": lambda: torchs(x, x, x, need_weights=False, **hidden)[0],
+        "nn.MultiheadAttention, weights": lambda: torchs(x, x, x, need_weights=True, **hidden)[0],
+    }
+    peer = x_transformers(kind, device, dtype)
+    if peer is not None:
+        steps["x-transformers"] = lambda: peer(x, mask=None if kind == "causal" else ~padded)
+    return {name: partial(_backward, call) for name, call in steps.items()}
+
+
+def x_transformers(kind: str, device: str, dtype: torch.dtype) -> Callable[..., Tensor] | None:
+    """Makes the peer's layer with its fused kernel, or None where it is not installed."""
+    try:
+        from x_transformers.x_transformers import Attention
+    except ImportError:
+        return None
+    width = D_MODEL // N_HEADS
+    layer = Attention(dim=D_MODEL, dim_head=width, heads=N_HEADS, causal=kind == "causal", flash=True).to(device, dtype)
+    return layer
+
+
+def bench_layers(console: Console, device: str, dtype: torch.dtype, seconds: float) -> list[dict[str, float | str]]:
+    """Sets our layer beside the peers', causal and padded, at three lengths."""
+    product, product_flops = large_product(device, dtype)
+    rows = []
+    for kind in ("causal", "padded"):
+        for length in (128, 512, 2048):
+            times = interleave({"limit": product, **layer_steps(kind, length, device, dtype)}, device, seconds)
+            flops = 3 * N_TOKENS * (8 * D_MODEL**2 + (2 if kind == "causal" else 4) * length * D_MODEL)
+            rate = product_flops / times.pop("limit").median
+            console.print(_layer_table(kind, length, times, flops, rate))
+            rows += [
+                {
+                    "kind": kind,
+                    "length": length,
+                    "version": name,
+                    "ms": t.median * 1e3,
+                    "of_limit": flops / rate / t.median,
+                }
+                for name, t in times.items()
+            ]
+    return rows
+
+
+def _layer_table(kind: str, length: int, times: dict[str, Timing], flops: float, rate: float) -> Table:
+    limit = flops / rate
+    table = Table(
+        title=f"Self-attention, {kind}, {N_TOKENS // length} × {length} tokens, width {D_MODEL}, {N_HEADS} heads, "
+        f"forward + backward; limit {limit * 1e3:.2f} ms at {rate / 1e9:,.0f} GFLOP/s"
+    )
+    for column in ("version", "ms (middle half)", "share of the limit", "regard is × faster"):
+        table.add_column(column, justify="right")
+    for name, timing in times.items():
+        ratio = timing.median / times["regard"].median
+        table.add_row(name, _ms(timing), f"{limit / timing.median:.0%}", f"{ratio:.2f}")
+    return table
+
+
+def _backward(call: Callable[[], Tensor]) -> None:
+    call().sum().backward()
+
+
+def _ms(timing: Timing) -> str:
+    return f"{timing.median * 1e3:.2f} ({timing.low * 1e3:.2f} … {timing.high * 1e3:.2f})"
+
+
+def main() -> None:
+    """Runs both parts and keeps the result."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--seconds", type=float, default=10.0, help="for each table")
+    parser.add_argument("--results", type=Path, default=None, help="folder for the JSON line")
+    given = parser.parse_args()
+    console = Console(width=120)
+    dtype = torch.bfloat16 if given.device == "cuda" else torch.float32
+    additive = bench_additive(console, given.device, given.seconds)
+    layers = bench_layers(console, given.device, dtype, given.seconds)
+    sign = signature(given.device, dtype=str(dtype), seed=0, d_model=D_MODEL, n_heads=N_HEADS)
+    keep(f"attention-{given.device}", {"signature": sign, "additive": additive, "layers": layers}, given.results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""The Gaussian kernel against numpy, and data far from zero."""
+
+import numpy as np
+import pytest
+import torch
+
+from regard.attention import Gaussian
+from tests.attention.test_softmax import by_hand
+from tests.parts import MASKS, B, E, H, K, Q, dense, gradients, leaves, make_attention, make_inputs, noise
+
+
+@pytest.mark.parametrize("kind", MASKS)
+def test_equals_numpy(kind):
+    attention, (q, k, v), mask = make_attention("gaussian"), make_inputs("gaussian"), MASKS[kind](Q, K)
+    w = attention.w.detach().numpy()
+    scores = np.zeros((B, H, Q, K))
+    for b, h, i, j in np.ndindex(scores.shape):
+        scores[b, h, i, j] = -np.sum(((q[b, h, i] - k[b, h, j]).numpy() * w[h]) ** 2) / 2
+    weights = by_hand(scores, dense(mask).numpy())
+    torch.testing.assert_close(attention.scores(q, k), torch.from_numpy(scores))
+    torch.testing.assert_close(attention(q, k, v, mask), torch.from_numpy(weights @ v.numpy()))
+
+
+def test_the_nearest_key_weighs_most():
+    k = torch.tensor([0.0, 1.0, 3.0]).reshape(1, 1, 3, 1)
+    weights = Gaussian().weights(torch.tensor([0.9]).reshape(1, 1, 1, 1), k)
+    assert weights.flatten().argmax() == 1
+
+
+def test_bandwidth_is_learned_or_fixed():
+    assert [p.requires_grad for p in (Gaussian(H).w, Gaussian(H, bandwidth="fixed").w)] == [True, False]
+    inputs = leaves(make_inputs("gaussian"))
+    fixed, learned = Gaussian(H, bandwidth="fixed").double(), Gaussian(H).double()
+    torch.testing.assert_close(fixed(*inputs), learned(*inputs))
+    assert gradients(learned(*inputs), [learned.w])[0].abs().min() > 0
+
+
+def test_an_unknown_bandwidth_is_refused():
+    with pytest.raises(ValueError, match=r"unknown bandwidth 'fixd': did you mean 'fixed'\? valid are fixed, learned"):
+        Gaussian(H, bandwidth="fixd")
+
+
+def test_one_bandwidth_serves_all_heads():
+    inputs = make_inputs("gaussian")
+    torch.testing.assert_close(Gaussian().double()(*inputs), Gaussian(H).double()(*inputs))
+
+
+def test_moving_queries_and_keys_together_changes_nothing():
+    attention, (q, k, v) = make_attention("gaussian"), make_inputs("gaussian")
+    torch.testing.assert_close(attention(q + 1e4, k + 1e4, v), attention(q, k, v))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("width", [1, 67])
+@pytest.mark.parametrize("kind", ["everything", "all rules"])
+def test_data_far_from_zero_stay_near_the_definition(dtype, width, kind):
+    attention, mask = make_attention("gaussian").to(dtype), MASKS[kind](Q, K)
+    years = (2000 + width**-0.5 * noise(B, H, n, width, seed=n) for n in (Q, K))
+    inputs = leaves([x.to(dtype) for x in (*years, noise(B, H, K, E, seed=3))])
+    out = attention(*inputs, mask)
+    grads = gradients(out, inputs)
+
+    exact, inputs = attention.double(), leaves([x.double() for x in inputs])
+    expected = exact.weights(*inputs[:2], mask) @ inputs[2]
+    near = {torch.float32: 1e-5, torch.float64: 1e-11}[dtype]
+    torch.testing.assert_close(out.double(), expected, rtol=near, atol=near)
+    for grad, exact_grad in zip(grads, gradients(expected, inputs), strict=True):
+        torch.testing.assert_close(grad.double(), exact_grad, rtol=near, atol=near)
+
+
+@pytest.mark.parametrize(("dtype", "near"), [(torch.float16, 2e-2), (torch.bfloat16, 6e-2)], ids=str)
+def test_long_keys_stay_near_the_definition_in_half_precision(dtype, near):
+    # Half of ‖k‖² is about 84 000 here, more than float16 can hold.
+    width, attention = 67, Gaussian(H, bandwidth="fixed").to(dtype)
+    q, k, v = (x.to(dtype) for x in (*(50 + noise(B, H, n, width, seed=n) for n in (Q, K)), noise(B, H, K, E, seed=3)))
+    expected = attention.double().weights(q.double(), k.double()) @ v.double()
+    torch.testing.assert_close(attention.to(dtype)(q, k, v).double(), expected, rtol=near, atol=near)

@@ -1,0 +1,163 @@
+"""Every pair of parts either runs as it is defined or is refused with its reason."""
+
+import copy
+import re
+
+import pytest
+import torch
+
+from regard.attention import ATTENTION
+from regard.build import REFUSED, build_heads, build_part, refuse_meaningless
+from regard.config import HeadsSettings, PartSettings
+from regard.model.heads import merge_heads, split_heads
+from regard.position import POSITION
+from tests.parts import FLOATS, MASKS, B, noise
+
+T, D_MODEL, N_HEADS = 5, 21, 3
+SOME_MASKS = ["everything", "padding with an empty sequence", "padding per query", "causal", "window", "all rules"]
+NEAR = {torch.float64: 1e-9, torch.float32: 1e-5, torch.bfloat16: 6e-2}
+PAIRS = [(attention, position) for attention in ATTENTION for position in POSITION]
+
+
+def make_layer(attention="scaled_dot", position="none", **changes):
+    """Builds a layer from names of parts, or from parts with their options."""
+    torch.manual_seed(13)
+    attention, position = (PartSettings(part) if isinstance(part, str) else part for part in (attention, position))
+    sizes = {"d_model": D_MODEL, "n_heads": N_HEADS} | changes
+    return build_heads(HeadsSettings(attention=attention, position=position, **sizes))
+
+
+def definition(layer, x, places, mask):
+    """Says in float64 what the layer computes from the projections it made."""
+    q, k, v = (split_heads(w(x), N_HEADS) for w in (layer.w_q, layer.w_k, layer.w_v))
+    q, k = (layer.position.rotate(part, places) for part in (q, k))
+    bias = layer.position.bias(q, k, places, places)
+    q, k, v, bias = (None if part is None else part.double() for part in (q, k, v, bias))
+    exact = copy.deepcopy(layer).double()
+    weights = exact.attention.weights(q, k, mask, bias)
+    extra = exact.position.pool(lambda: weights, places, places)
+    return exact.w_o(merge_heads(weights @ v if extra is None else weights @ v + extra))
+
+
+@pytest.mark.parametrize("position", POSITION)
+@pytest.mark.parametrize("attention", ATTENTION)
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_a_pair_runs_as_defined_or_is_refused_with_its_reason(attention, position, dtype):
+    if (attention, position) in REFUSED:
+        with pytest.raises(ValueError, match=re.escape(REFUSED[attention, position])) as refusal:
+            make_layer(attention, position)
+        assert f"{position!r} has no meaning with {attention!r}" in str(refusal.value)
+        return
+    layer = make_layer(attention, position).to(dtype)
+    places = layer.position.places(T)
+    x = layer.position.embed(noise(B, T, D_MODEL, seed=1).to(dtype), places)
+    for kind in SOME_MASKS:
+        mask = MASKS[kind](T, T)
+        out = layer(x, x, x, places, places, mask)
+        assert out.dtype == dtype
+        expected = definition(layer, x, places, mask)
+        torch.testing.assert_close(out.double(), expected, rtol=NEAR[dtype], atol=NEAR[dtype])
+
+
+def test_every_refused_pair_is_in_the_tables_and_some_pair_is_left_for_each_part():
+    assert set(REFUSED) <= set(PAIRS)
+    for position in POSITION:
+        assert {attention for attention in ATTENTION if (attention, position) not in REFUSED}
+    for attention in ATTENTION:
+        assert {position for position in POSITION if (attention, position) not in REFUSED}
+
+
+def test_a_refusal_names_the_partners_that_have_a_meaning():
+    with pytest.raises(
+        ValueError, match=r"'rotary' has no meaning with 'additive': .*; use dot or scaled_dot or gaussian$"
+    ):
+        refuse_meaningless("additive", "rotary")
+
+
+@pytest.mark.parametrize("position", ["shaw", "difference"])
+@pytest.mark.parametrize(("attention", "scale"), [("dot", 1.0), ("scaled_dot", 7**-0.5)])
+def test_relative_keys_are_scaled_as_the_keys(attention, scale, position):
+    assert make_layer(attention, position).position.scale == scale
+
+
+def test_parts_get_the_sizes_of_the_layer():
+    layer = make_layer("additive", "t5", d_query=11, d_key=13, d_value=17, bias=False)
+    assert [w.in_features for w in (layer.w_q, layer.w_k, layer.w_v, layer.w_o)] == [11, 13, 17, D_MODEL]
+    assert [w.bias for w in (layer.w_q, layer.w_k, layer.w_v, layer.w_o)] == [None] * 4
+    assert layer.attention.w_q.shape == (N_HEADS, 7, 7)
+    assert layer.position.table.shape == (32, N_HEADS)
+
+
+def test_parts_get_their_options():
+    layer = make_layer(PartSettings("dot", {"dropout": 0.25}), PartSettings("rotary", {"base": 500.0}))
+    assert layer.attention.dropout == 0.25
+    assert layer.position.base == 500.0
+
+
+@pytest.mark.parametrize("bandwidth", ["fixed", "learned"])
+def test_no_size_of_the_layer_is_taken_for_an_option(bandwidth):
+    layer = make_layer(PartSettings("gaussian", {"bandwidth": bandwidth}))
+    assert layer.attention.w.shape == (N_HEADS,)
+    assert layer.attention.w.requires_grad == (bandwidth == "learned")
+
+
+BAD_LAYERS = [
+    ({"n_heads": 0}, "n_heads must be 1 or more, got 0"),
+    ({"n_heads": -2}, "n_heads must be 1 or more, got -2"),
+    ({"n_heads": 4}, "d_model must be divisible by n_heads, got 21 and 4"),
+    ({"d_model": 0}, "d_model must be divisible by n_heads, got 0 and 3"),
+    ({"d_model": -3}, "d_model must be divisible by n_heads, got -3 and 3"),
+    ({"d_query": 0}, "d_query, d_key and d_value must be 1 or more, got 0"),
+    ({"d_value": -7}, "d_query, d_key and d_value must be 1 or more, got -7"),
+    (
+        {"attention": PartSettings("dott")},
+        "unknown attention 'dott': did you mean 'dot'\\? valid are dot, scaled_dot, ",
+    ),
+    (
+        {"position": PartSettings("rotory")},
+        "unknown position 'rotory': did you mean 'rotary'\\? valid are none, index, ",
+    ),
+    (
+        {"attention": PartSettings("dot", {"droput": 0.1})},
+        "unknown option of attention 'dot' 'droput': did you mean 'dropout'\\? valid are dropout",
+    ),
+    (
+        {"position": PartSettings("rotary", {"max_len": 9})},
+        "unknown option of position 'rotary' 'max_len': valid are base",
+    ),
+    ({"attention": PartSettings("dot", {"dropout": 1.0})}, r"dropout must lie in \[0, 1\), got 1.0"),
+    ({"position": PartSettings("t5", {"n_buckets": 7})}, "n_buckets must be even .*, got 7"),
+]
+
+
+@pytest.mark.parametrize(("changes", "said"), BAD_LAYERS, ids=[said[:40] for _, said in BAD_LAYERS])
+def test_layers_that_cannot_be_are_refused(changes, said):
+    with pytest.raises(ValueError, match=said):
+        make_layer(**changes)
+
+
+MISTYPED = [
+    ("attention", PartSettings("dot", {"dropout": "a tenth"}), "a tenth"),
+    ("attention", PartSettings("additive", {"hidden": 2.5}), "2.5"),
+    ("attention", PartSettings("additive", {"hidden": True}), "True"),
+    ("position", PartSettings("shaw", {"values": "no"}), "no"),
+    ("position", PartSettings("rotary", {"base": "wide"}), "wide"),
+    ("position", PartSettings("learned", {"max_len": 10.5}), "10.5"),
+    ("position", PartSettings("t5", {"sees": 1}), "1"),
+]
+
+
+@pytest.mark.parametrize(("what", "part", "said"), MISTYPED, ids=[str(part) for _, part, _ in MISTYPED])
+def test_mistyped_options_are_refused(what, part, said):
+    with pytest.raises(ValueError, match=said):
+        make_layer(**{what: part})
+
+
+@pytest.mark.parametrize(("what", "table"), [("attention", ATTENTION), ("position", POSITION)])
+def test_an_unknown_name_is_answered_with_all_valid_ones(what, table):
+    with pytest.raises(ValueError, match=f"unknown {what} 'nothing like it': valid are {', '.join(table)}$"):
+        build_part(table, PartSettings("nothing like it"), what, {})
+
+
+def test_sizes_that_a_part_does_not_name_are_not_given():
+    assert build_part(ATTENTION, PartSettings("dot"), "attention", {"n_heads": 3, "d_head": 7}).dropout == 0.0

@@ -1,0 +1,66 @@
+"""The order of the rooms: a file imports from its own room and those above it, and stays small."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "regard"
+# In the order in which data meets them; `__init__` and `__main__` are doors, not rooms.
+ORDER = (
+    "config text mask batch position attention model build checkpoint zoo decode score train trace study plot serve cli"
+)
+ROOMS = tuple(ORDER.split(" "))
+DOORS = {"__init__", "__main__"}
+FILES = sorted(SOURCE.rglob("*.py"))
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(SOURCE).with_suffix("").parts[0]
+
+
+def imported_rooms(path: Path) -> list[str]:
+    rooms = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path.name} uses a relative import in line {node.lineno}"
+            # `from regard import mask` names a room, `from regard import __version__` a door's own word
+            names = [f"regard.{alias.name}" for alias in node.names] if node.module == "regard" else [node.module or ""]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        else:
+            continue
+        rooms += [name.split(".")[1] for name in names if name.startswith("regard.") and "__" not in name]
+    return rooms
+
+
+def short(path: Path) -> str:
+    return str(path.relative_to(SOURCE))
+
+
+@pytest.mark.parametrize("path", FILES, ids=short)
+def test_imports_come_from_this_room_or_above(path):
+    here = room_of(path)
+    if here in DOORS:
+        return
+    assert here in ROOMS, f"{here} is no room of the house"
+    below = [room for room in imported_rooms(path) if ROOMS.index(room) > ROOMS.index(here)]
+    assert not below, f"{short(path)} imports from below: {below}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=short)
+def test_a_file_begins_with_what_lives_there_and_has_at_most_300_lines(path):
+    text = path.read_text(encoding="utf-8")
+    assert ast.get_docstring(ast.parse(text)), f"{short(path)} does not say what lives there"
+    assert len(text.splitlines()) <= 300
+
+
+def test_no_room_without_a_meaning():
+    names = {path.stem for path in FILES} | {path.parent.name for path in FILES}
+    assert not names & {"util", "utils", "helper", "helpers", "common", "misc", "base", "manager"}
+
+
+def test_the_order_is_enforced(tmp_path):
+    upside_down = tmp_path / "mask.py"
+    upside_down.write_text("from regard.attention import ATTENTION\nimport regard.cli\nfrom regard import study\n")
+    assert imported_rooms(upside_down) == ["attention", "cli", "study"]

@@ -1,0 +1,69 @@
+"""The README keeps its word: its code runs, its commands run, its tree is the tree."""
+
+import ast
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from regard.cli import main
+from regard.position import POSITION
+
+from .test_rooms import DOORS, ROOMS, SOURCE
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language):
+    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+
+
+def tree():
+    """Lists the files in the order of the rooms, each with the first sentence of its docstring."""
+    lines = ["src/regard/"]
+    for room in (*ROOMS, *sorted(DOORS)):
+        files = [SOURCE / f"{room}.py"] if (SOURCE / f"{room}.py").exists() else sorted((SOURCE / room).glob("*.py"))
+        for path in files:
+            doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+            lines.append(f"  {path.relative_to(SOURCE)!s:<27}{doc.splitlines()[0].rstrip('.')}")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("block", blocks("python"))
+def test_python_blocks_run(block):
+    before = dict(POSITION)
+    try:
+        exec(compile(block, "README.md", "exec"), {})
+    finally:
+        POSITION.clear()
+        POSITION.update(before)
+
+
+COMMANDS = [line.split("#")[0].strip() for block in blocks("sh") for line in block.splitlines()]
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command.startswith("regard ")])
+def test_commands_run(command, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", shlex.split(command))
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert not stop.value.code, capsys.readouterr().err
+
+
+def test_targets_exist():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in re.findall(r"make (\w+)", README):
+        assert f"\n{target}:" in makefile, target
+
+
+def test_the_tree_is_the_tree():
+    assert blocks("text") == [tree()], "README's tree differs; it must be:\n" + tree()
+
+
+def test_pictures_and_pages_exist():
+    for link in re.findall(r"\]\((?!http)([^)]+)\)", README):
+        assert (ROOT / link).exists(), link

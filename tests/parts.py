@@ -91,7 +91,9 @@ MASKS: dict[str, Callable[[int, int], Mask]] = {
     "nobody": lambda q, k: allow(torch.zeros(1, 1, dtype=torch.bool)),
     "causal, padding": lambda q, k: causal() & padding([k, k // 2], k),
     "causal, padding of both": lambda q, k: causal() & padding_both([k // 2, k], k),
-    "causal, window": lambda q, k: causal(offset=2) & window(3, offset=2),
+    "causal, window": lambda q, k: causal() & window(2),
+    "causal, window after a cache": lambda q, k: causal(offset=2) & window(3, offset=2),
+    "causal, any": lambda q, k: causal() & allow(some(B, H, q, k)),
     "all rules": lambda q, k: causal() & padding_both([k // 2, k], k) & window(2) & allow(some(B, H, q, k)),
 }
 

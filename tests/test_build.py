@@ -10,8 +10,8 @@ from regard.attention import ATTENTION
 from regard.build import REFUSED, build_heads, build_part, refuse_meaningless
 from regard.config import HeadsSettings, PartSettings
 from regard.model.heads import merge_heads, split_heads
-from regard.position import POSITION
-from tests.parts import FLOATS, MASKS, B, noise
+from regard.position import POSITION, Rotary
+from tests.parts import FLOATS, MASKS, B, E, H, K, Q, make_attention, make_inputs, make_position, noise
 
 T, D_MODEL, N_HEADS = 5, 21, 3
 SOME_MASKS = ["everything", "padding with an empty sequence", "padding per query", "causal", "window", "all rules"]
@@ -57,6 +57,38 @@ def test_a_pair_runs_as_defined_or_is_refused_with_its_reason(attention, positio
         assert out.dtype == dtype
         expected = definition(layer, x, places, mask)
         torch.testing.assert_close(out.double(), expected, rtol=NEAR[dtype], atol=NEAR[dtype])
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_rotary_is_refused_where_scores_would_not_depend_on_distance_alone(name):
+    attention, (q, k, _) = make_attention(name), make_inputs(name)
+
+    def scores(first):
+        at_q, at_k = (torch.arange(first, first + n)[None] for n in (Q, K))
+        return attention.scores(Rotary().rotate(q, at_q), Rotary().rotate(k, at_k))
+
+    moved = (scores(5) - scores(0)).abs().max().item()
+    assert (moved < 1e-9) == ((name, "rotary") not in REFUSED)
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+@pytest.mark.parametrize("position", ["shaw", "difference"])
+def test_relative_keys_are_refused_where_adding_them_to_keys_is_something_else(name, position):
+    attention = build_part(
+        ATTENTION, PartSettings(name), "attention", {"n_heads": H, "d_query": E, "d_key": E}
+    ).double()
+    scheme = make_position(position, scale=1.0 if name == "dot" else E**-0.5)
+    q, k, at_q, at_k = (
+        noise(B, H, Q, E, seed=1),
+        noise(B, H, K, E, seed=2),
+        torch.arange(Q)[None],
+        torch.arange(K)[None],
+    )
+    distances = at_q[0][:, None] - at_k[0]  # (Q, K)
+    vectors = scheme.code(distances, E) if position == "difference" else scheme.keys[scheme.rows(at_q, at_k)[0]]
+    literal = torch.cat([attention.scores(q[:, :, [i]], k + vectors[i]) for i in range(Q)], dim=2)
+    off = (attention.scores(q, k) + scheme.bias(q, k, at_q, at_k) - literal).abs().max().item()
+    assert (off < 1e-9) == ((name, position) not in REFUSED)
 
 
 def test_every_refused_pair_is_in_the_tables_and_some_pair_is_left_for_each_part():

@@ -164,6 +164,7 @@ def _print_tables(*tables: Any) -> None:
     console = Console()
     for table in tables:
         console.print(table)
+        console.print()
 
 
 def _say(message: str) -> None:

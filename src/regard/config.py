@@ -32,6 +32,32 @@ class HeadsSettings:
     position: PartSettings = PartSettings("none")
 
 
+@dataclass(frozen=True)
+class DataSettings:
+    """Where the text lies; each source is a file, two aligned files joined by a comma, or `-`."""
+
+    train: tuple[str, ...] = ()
+    valid: tuple[str, ...] = ()
+    test: tuple[str, ...] = ()
+    valid_size: int = 1000  # pairs split off where no validation text is given, a tenth of the text at most
+    src_lang: str = "src"
+    tgt_lang: str = "tgt"
+
+
+@dataclass(frozen=True)
+class TextSettings:
+    """How strings become ids."""
+
+    kind: str = "unigram"  # or "bpe"
+    vocab_size: int = 8000
+    joint: bool = True  # one vocabulary for both sides
+    byte_fallback: bool = True
+    character_coverage: float | None = None  # by the script of the text where none is given
+    sampling: float = 0.0  # chance-based segmentation in training: unigram sampling's alpha or BPE's dropout
+    max_len: int = 256  # pieces of a side; longer pairs are left out of training
+    max_ratio: float = 4.0  # of the sides' lengths in pieces; pairs beyond it are counted as outliers and left out
+
+
 def choose(table: Mapping[str, T], name: str, what: str) -> T:
     """Looks a name up; an unknown one is answered with the nearest and all valid ones."""
     if name not in table:

@@ -78,7 +78,8 @@ def test_empty_row_gives_zeros_and_passes_no_gradient(name, kind, bias_kind, pat
     exactly(out[empty], torch.zeros_like(out[empty]))
 
     wanted = [q, k, v, *attention.parameters()] + ([bias] if bias_kind == "learned bias" else [])
-    grads = gradients(out, wanted)
+    with torch.autograd.set_detect_anomaly(True):  # a NaN on the way counts, even one that is hidden at the end
+        grads = gradients(out, wanted)
     assert all(grad.isfinite().all() for grad in grads)
     exactly(grads[0][empty], torch.zeros_like(q[empty]))
     unseen = ~dense(mask).any(dim=-2)  # keys that no query may look at

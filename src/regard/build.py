@@ -2,15 +2,23 @@
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from torch import nn
 
 from regard.attention import ATTENTION
-from regard.config import HeadsSettings, PartSettings, checked, choose, unknown
-from regard.model import MultiHeadAttention
+from regard.batch import PAD
+from regard.config import HeadsSettings, ModelSettings, PartSettings, checked, choose, unknown
+from regard.model import MultiHeadAttention, Recurrent, Seq2Seq, Transformer
+from regard.model.decoder import Decoder, DecoderLayer
+from regard.model.embedding import Embedding, Output, make_table
+from regard.model.encoder import Encoder, EncoderLayer
+from regard.model.feed_forward import FeedForward
 from regard.model.multihead import check_sizes
-from regard.position import POSITION
+from regard.model.norm import NORM
+from regard.model.residual import Residual
+from regard.position import POSITION, NoPosition, Position
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -23,7 +31,7 @@ REFUSED = {
     (
         "bilinear",
         "rotary",
-    ): "W does not commute with the rotations, so the score depends on both positions, not on their distance",
+    ): "W does not commute with the rotations: the score depends on both positions, not on their distance",
     ("additive", "shaw"): _NO_DOT.format("additive attention"),
     ("additive", "difference"): _NO_DOT.format("additive attention"),
     ("bilinear", "shaw"): _NO_DOT.format("bilinear attention"),
@@ -31,6 +39,100 @@ REFUSED = {
     ("gaussian", "shaw"): _NO_DOT.format("a Gaussian kernel"),
     ("gaussian", "difference"): _NO_DOT.format("a Gaussian kernel"),
 }
+# Schemes that a text model cannot use, whatever its attention.
+REFUSED_IN_TEXT = {
+    "normalised": "a decoder writes word by word and cannot know the sentence's length, which it divides by",
+    "grid_2d": "text has one coordinate for each token, a grid has two",
+    "grid_3d": "text has one coordinate for each token, a grid has three",
+    "turns": "text has one coordinate for each token, a dialogue has three",
+}
+NORM_FIRST = {"before": True, "after": False}
+SHARED_TABLES = {"all": 3, "target": 2, "none": 1}
+
+
+def build_model(settings: ModelSettings, vocab_sizes: tuple[int, int]) -> Seq2Seq:
+    """Makes a sequence-to-sequence model for source and target vocabularies of these sizes."""
+    make = choose({"transformer": build_transformer, "recurrent": build_recurrent}, settings.family, "family")
+    check_sizes(settings.d_model, settings.n_heads, settings.d_model)
+    if min(settings.n_encoder_layers, settings.n_decoder_layers, settings.d_ff) < 1:
+        sizes = (settings.n_encoder_layers, settings.n_decoder_layers, settings.d_ff)
+        raise ValueError(f"n_encoder_layers, n_decoder_layers and d_ff must be 1 or more, got {sizes}")
+    choose(POSITION, settings.position.name, "position")
+    if settings.position.name in REFUSED_IN_TEXT:
+        reason = REFUSED_IN_TEXT[settings.position.name]
+        raise ValueError(f"position {settings.position.name!r} has no meaning in a text model: {reason}")
+    return make(settings, vocab_sizes)
+
+
+def build_transformer(settings: ModelSettings, vocab_sizes: tuple[int, int]) -> Transformer:
+    """Makes encoder and decoder; one position scheme serves all layers of a stack."""
+    encoder_position, decoder_position = build_position(settings, "both"), build_position(settings, "past")
+    src, tgt, output = build_embeddings(settings, vocab_sizes, encoder_position, decoder_position)
+    encoder_layers = [
+        EncoderLayer(_heads(settings, encoder_position), _feed_forward(settings), _residuals(settings, 2))
+        for _ in range(settings.n_encoder_layers)
+    ]
+    decoder_layers = [
+        DecoderLayer(
+            _heads(settings, decoder_position),
+            _heads(settings, NoPosition()),
+            _feed_forward(settings),
+            _residuals(settings, 3),
+        )
+        for _ in range(settings.n_decoder_layers)
+    ]
+    encoder, decoder = Encoder(encoder_layers, _last_norm(settings)), Decoder(decoder_layers, _last_norm(settings))
+    return Transformer(src, tgt, encoder, decoder, output)
+
+
+def build_recurrent(settings: ModelSettings, vocab_sizes: tuple[int, int]) -> Recurrent:
+    """Makes the recurrent model: a bidirectional GRU, a GRU, and one attention of one head between them."""
+    D = settings.d_model
+    if D % 2:
+        raise ValueError(f"d_model must be even, half for each direction of the encoder, got {D}")
+    positions = build_position(settings, "both"), build_position(settings, "past")
+    src, tgt, output = build_embeddings(settings, vocab_sizes, *positions)
+    sizes = {"n_heads": 1, "d_query": D, "d_key": D}
+    attention = build_part(ATTENTION, settings.attention, "attention", sizes)
+    n_read, n_write = settings.n_encoder_layers, settings.n_decoder_layers
+    reader = nn.GRU(D, D // 2, n_read, batch_first=True, bidirectional=True, dropout=settings.dropout * (n_read > 1))
+    writer = nn.GRU(2 * D, D, n_write, batch_first=True, dropout=settings.dropout * (n_write > 1))
+    return Recurrent(src, tgt, attention, reader, writer, output, settings.dropout)
+
+
+def build_embeddings(
+    settings: ModelSettings, vocab_sizes: tuple[int, int], src_position: Position, tgt_position: Position
+) -> tuple[Embedding, Embedding, Output]:
+    """Makes the tables of source, target and output, which share as much as the settings say."""
+    n_src, n_tgt = vocab_sizes
+    shared = choose(SHARED_TABLES, settings.tie, "tie")
+    if shared == 3 and n_src != n_tgt:
+        raise ValueError(f"tie 'all' needs one vocabulary for both sides, got {n_src} and {n_tgt} pieces: use 'target'")
+    width = settings.d_model - _code_width(settings)
+    if width < 1:
+        raise ValueError(f"position.width must leave the token a feature of {settings.d_model}, got {width} left")
+    tgt = make_table(n_tgt, width, PAD)
+    src = tgt if shared == 3 else make_table(n_src, width, PAD)
+    # A code that is set beside the token makes the stream wider than the table, so the output has its own.
+    output = tgt if shared >= 2 and width == settings.d_model else make_table(n_tgt, settings.d_model, PAD)
+    dropout = settings.dropout
+    return Embedding(src, src_position, dropout), Embedding(tgt, tgt_position, dropout), Output(output)
+
+
+def build_position(settings: ModelSettings, sees: str) -> Position:
+    """Makes the position scheme of one stack, which sees both ways or the past alone."""
+    d_head = settings.d_model // settings.n_heads
+    options = dict(settings.position.options)
+    if options.get("join") == "concatenate":
+        options["width"] = _code_width(settings)
+    sizes = {
+        "n_heads": settings.n_heads,
+        "d_head": d_head,
+        "width": settings.d_model,
+        "scale": _scale(settings.attention.name, d_head),
+        "sees": sees,
+    }
+    return build_part(POSITION, replace(settings.position, options=options), "position", sizes)
 
 
 def build_heads(settings: HeadsSettings) -> MultiHeadAttention:
@@ -39,21 +141,26 @@ def build_heads(settings: HeadsSettings) -> MultiHeadAttention:
     given = (settings.d_query, settings.d_key, settings.d_value)
     d_query, d_key, d_value = (d_model if width is None else width for width in given)
     check_sizes(d_model, settings.n_heads, d_query, d_key, d_value)
-    refuse_meaningless(settings.attention.name, settings.position.name)
     d_head = d_model // settings.n_heads
     sizes = {
         "n_heads": settings.n_heads,
         "d_head": d_head,
-        "d_query": d_head,
-        "d_key": d_head,
         "width": d_model,
-        # Relative keys join the key inside the dot product, so they are scaled as it is.
-        "scale": 1.0 if settings.attention.name == "dot" else d_head**-0.5,
+        "scale": _scale(settings.attention.name, d_head),
     }
-    attention = build_part(ATTENTION, settings.attention, "attention", sizes)
+    refuse_meaningless(settings.attention.name, settings.position.name)
     position = build_part(POSITION, settings.position, "position", sizes)
-    d_inputs = (d_query, d_key, d_value)
-    return MultiHeadAttention(attention, position, d_model, settings.n_heads, d_inputs, settings.bias)
+    return assemble_heads(settings, position, (d_query, d_key, d_value))
+
+
+def assemble_heads(
+    settings: HeadsSettings, position: Position, d_inputs: tuple[int, int, int] | None = None
+) -> MultiHeadAttention:
+    """Makes the layer around a position scheme that may be shared with other layers."""
+    d_head = settings.d_model // settings.n_heads
+    sizes = {"n_heads": settings.n_heads, "d_query": d_head, "d_key": d_head}
+    attention = build_part(ATTENTION, settings.attention, "attention", sizes)
+    return MultiHeadAttention(attention, position, settings.d_model, settings.n_heads, d_inputs, settings.bias)
 
 
 def refuse_meaningless(attention: str, position: str) -> None:
@@ -74,3 +181,36 @@ def build_part(table: Mapping[str, Callable[..., M]], part: PartSettings, what: 
             raise ValueError(unknown(option, list(accepted), f"option of {what} {part.name!r}"))
         arguments[option] = checked(accepted[option].annotation, value, f"{what}.{option}")
     return make(**arguments)
+
+
+def _scale(attention: str, d_head: int) -> float:
+    """Relative keys join the key inside the dot product, so they are scaled as it is."""
+    return 1.0 if attention == "dot" else d_head**-0.5
+
+
+def _code_width(settings: ModelSettings) -> int:
+    """Gives the features that a code set beside the token takes, a quarter of the stream unless said otherwise."""
+    if settings.position.options.get("join") != "concatenate":
+        return 0
+    return settings.position.options.get("width", settings.d_model // 4)
+
+
+def _heads(settings: ModelSettings, position: Position) -> MultiHeadAttention:
+    refuse_meaningless(settings.attention.name, settings.position.name)
+    layer = HeadsSettings(settings.d_model, settings.n_heads, attention=settings.attention)
+    return assemble_heads(layer, position)
+
+
+def _feed_forward(settings: ModelSettings) -> FeedForward:
+    return FeedForward(settings.d_model, settings.d_ff, settings.activation, settings.dropout)
+
+
+def _residuals(settings: ModelSettings, n: int) -> list[Residual]:
+    norm_first = choose(NORM_FIRST, settings.norm_place, "norm_place")
+    norm = choose(NORM, settings.norm, "norm")
+    return [Residual(norm(settings.d_model), norm_first, settings.dropout) for _ in range(n)]
+
+
+def _last_norm(settings: ModelSettings) -> nn.Module | None:
+    first = choose(NORM_FIRST, settings.norm_place, "norm_place")
+    return choose(NORM, settings.norm, "norm")(settings.d_model) if first else None

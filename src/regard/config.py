@@ -58,6 +58,42 @@ class TextSettings:
     max_ratio: float = 4.0  # of the sides' lengths in pieces; pairs beyond it are counted as outliers and left out
 
 
+@dataclass(frozen=True)
+class ModelSettings:
+    """A sequence-to-sequence model: its family, its sizes and its exchangeable parts."""
+
+    family: str = "transformer"  # or "recurrent"
+    n_encoder_layers: int = 6
+    n_decoder_layers: int = 6
+    d_model: int = 512
+    n_heads: int = 8
+    d_ff: int = 2048
+    activation: str = "relu"
+    norm: str = "layer"
+    norm_place: str = "after"  # the residual sum, as in the paper, or "before" each sub-layer
+    dropout: float = 0.1
+    tie: str = "all"  # source, target and output share one table; or "target" and output do, or "none"
+    attention: PartSettings = PartSettings("scaled_dot")
+    position: PartSettings = PartSettings("sinusoidal")
+
+
+@dataclass(frozen=True)
+class DecodeSettings:
+    """How the next token is chosen."""
+
+    method: str = "beam"  # or "greedy" or "sample"
+    beam: int = 5
+    n_best: int = 1
+    length_penalty: float = 1.0  # hypotheses compare by log-probability / length ** this
+    max_ratio: float = 2.0  # a target has at most this many times the source's pieces …
+    max_extra: int = 20  # … and so many more
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+    seed: int = 0
+    batch_tokens: int = 4096  # source pieces in a batch, padding included
+
+
 def choose(table: Mapping[str, T], name: str, what: str) -> T:
     """Looks a name up; an unknown one is answered with the nearest and all valid ones."""
     if name not in table:

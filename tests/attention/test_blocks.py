@@ -79,14 +79,21 @@ def test_hidden_tiles_are_not_computed(kind, blocks_per_row, monkeypatch):
     assert len(computed) == 2 * rows * blocks_per_row
 
 
+# One feature of the last query and of the first key; where the two cancel, no saturation hides a wrong formula.
+BEYOND = {
+    "a query": lambda limit: (3 * limit, 0.5),
+    "a key": lambda limit: (0.5, -3 * limit),
+    "both, and they cancel": lambda limit: (3 * limit, 0.5 - 3 * limit),
+    "a query that a key cancels": lambda limit: (limit + 1, 0.5 - limit),
+    "a key that a query cancels": lambda limit: (0.5 - limit, limit + 1),
+}
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
-@pytest.mark.parametrize("opposite", [False, True], ids=["features of q", "features of q and k that cancel"])
-def test_features_beyond_the_exponent_limit_equal_the_definition(dtype, opposite):
-    limit = blocks.EXPONENT_LIMIT[dtype]
+@pytest.mark.parametrize("case", BEYOND)
+def test_features_beyond_the_exponent_limit_equal_the_definition(dtype, case):
     f_q, f_k = noise(B, H, Q, 3, seed=1), noise(B, H, K, 3, seed=2)
-    f_q[0, 0, 0, 0] += 3 * limit
-    if opposite:
-        f_k[0, 0, 0, 0] -= 3 * limit
+    f_q[0, 0, -1, 0], f_k[0, 0, 0, 0] = BEYOND[case](blocks.EXPONENT_LIMIT[dtype])
     f_q, f_k, w, v = wanted = leaves([x.to(dtype) for x in (f_q, f_k, noise(H, 3, seed=3), noise(B, H, K, 5, seed=4))])
     mask = causal()
     assert blocks.make_problem(f_q, f_k, w, v, None, mask, 0.0, 0).wild is not None

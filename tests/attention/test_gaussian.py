@@ -68,10 +68,18 @@ def test_data_far_from_zero_stay_near_the_definition(dtype, width, kind):
         torch.testing.assert_close(grad.double(), exact_grad, rtol=near, atol=near)
 
 
+LONG_KEYS = {
+    "far from zero": lambda k: 50 + k,
+    "far from each other": lambda k: 50 * k,
+}
+
+
 @pytest.mark.parametrize(("dtype", "near"), [(torch.float16, 2e-2), (torch.bfloat16, 6e-2)], ids=str)
-def test_long_keys_stay_near_the_definition_in_half_precision(dtype, near):
+@pytest.mark.parametrize("case", LONG_KEYS)
+def test_long_keys_stay_near_the_definition_in_half_precision(dtype, near, case):
     # Half of ‖k‖² is about 84 000 here, more than float16 can hold.
-    width, attention = 67, Gaussian(H, bandwidth="fixed").to(dtype)
-    q, k, v = (x.to(dtype) for x in (*(50 + noise(B, H, n, width, seed=n) for n in (Q, K)), noise(B, H, K, E, seed=3)))
+    attention, k = Gaussian(H, bandwidth="fixed"), LONG_KEYS[case](noise(B, H, K, 67, seed=1))
+    q, v = k[:, :, :Q] + 0.5 * noise(B, H, Q, 67, seed=2), noise(B, H, K, E, seed=3)
+    q, k, v = (x.to(dtype) for x in (q, k, v))
     expected = attention.double().weights(q.double(), k.double()) @ v.double()
     torch.testing.assert_close(attention.to(dtype)(q, k, v).double(), expected, rtol=near, atol=near)

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from regard.attention import Attention
 from regard.mask import Mask
+from regard.model.cache import KeysValues
 from regard.model.heads import merge_heads, split_heads
 from regard.position import Position
 
@@ -41,6 +42,33 @@ class MultiHeadAttention(nn.Module):
             if projection.bias is not None:
                 nn.init.zeros_(projection.bias)
 
+    def keys_values(
+        self,
+        keys: Float[Tensor, "B K D2"],
+        values: Float[Tensor, "B K D3"],
+        positions: Int[Tensor, "#B K *axes"],
+    ) -> KeysValues:
+        """Projects what will be looked at, once."""
+        check_width(keys, self.w_k, "keys")
+        check_width(values, self.w_v, "values")
+        k = self.position.rotate(split_heads(self.w_k(keys), self.n_heads), positions)
+        return KeysValues(k, split_heads(self.w_v(values), self.n_heads), positions)
+
+    def attend(
+        self,
+        queries: Float[Tensor, "B Q D"],
+        at: KeysValues,
+        positions: Int[Tensor, "#B Q *axes"],
+        mask: Mask = Mask(),
+    ) -> Float[Tensor, "B Q D4"]:
+        """Lets each query look at the keys that the mask allows, and mixes the values it saw."""
+        check_width(queries, self.w_q, "queries")
+        q = self.position.rotate(split_heads(self.w_q(queries), self.n_heads), positions)  # (B, H, Q, E)
+        bias = self.position.bias(q, at.k, positions, at.positions)
+        mixed = self.attention(q, at.k, at.v, mask, bias)
+        extra = self.position.pool(lambda: self._dropped(q, at.k, mask, bias), positions, at.positions)
+        return self.w_o(merge_heads(mixed if extra is None else mixed + extra))
+
     def forward(
         self,
         queries: Float[Tensor, "B Q D"],
@@ -50,17 +78,17 @@ class MultiHeadAttention(nn.Module):
         k_positions: Int[Tensor, "#B K *axes"],
         mask: Mask = Mask(),
     ) -> Float[Tensor, "B Q D4"]:
-        """Lets each query look at the keys that the mask allows, and mixes the values it saw."""
-        q = self.position.rotate(split_heads(self.w_q(queries), self.n_heads), q_positions)  # (B, H, Q, E)
-        k = self.position.rotate(split_heads(self.w_k(keys), self.n_heads), k_positions)
-        v = split_heads(self.w_v(values), self.n_heads)
-        bias = self.position.bias(q, k, q_positions, k_positions)
-        mixed = self.attention(q, k, v, mask, bias)
-        extra = self.position.pool(lambda: self._dropped(q, k, mask, bias), q_positions, k_positions)
-        return self.w_o(merge_heads(mixed if extra is None else mixed + extra))
+        """Projects keys and values, and attends to them."""
+        return self.attend(queries, self.keys_values(keys, values, k_positions), q_positions, mask)
 
     def _dropped(self, q: Tensor, k: Tensor, mask: Mask, bias: Tensor | None) -> Tensor:
         return F.dropout(self.attention.weights(q, k, mask, bias), self.attention.dropout_now())
+
+
+def check_width(x: Tensor, projection: nn.Linear, name: str) -> None:
+    """Raises ValueError for inputs of another width than the projection was built for."""
+    if x.shape[-1] != projection.in_features:
+        raise ValueError(f"{name} must be {projection.in_features} wide, got {x.shape[-1]}")
 
 
 def check_sizes(d_model: int, n_heads: int, *d_inputs: int) -> None:

@@ -1,0 +1,60 @@
+"""Normalisation, exchangeable: over the features of a token, or over the tokens of a batch."""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+
+class LayerNorm(nn.LayerNorm):
+    """Normalises each token over its own features (Ba et al. 2016, arXiv:1607.06450)."""
+
+    # The second argument is there for norms that must know which tokens are real.
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, x: Float[Tensor, "B T D"], real: Bool[Tensor, "B T"] | None = None
+    ) -> Float[Tensor, "B T D"]:
+        return super().forward(x)
+
+
+class RMSNorm(nn.RMSNorm):
+    """Divides each token by the root mean square of its features (arXiv:1910.07467)."""
+
+    def forward(self, x: Float[Tensor, "B T D"], real: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "B T D"]:
+        return super().forward(x)
+
+
+class BatchNorm(nn.Module):
+    """Normalises each feature over all real tokens of the batch (Ioffe and Szegedy 2015, arXiv:1502.03167).
+
+    Outside training it uses running means, so a token's result then does not depend on its batch.
+    """
+
+    mean: Float[Tensor, " D"]
+    variance: Float[Tensor, " D"]
+
+    def __init__(self, width: int, momentum: float = 0.1, eps: float = 1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.bias = nn.Parameter(torch.zeros(width))
+        self.register_buffer("mean", torch.zeros(width))
+        self.register_buffer("variance", torch.ones(width))
+        self.momentum = momentum
+        self.eps = eps
+
+    def forward(self, x: Float[Tensor, "B T D"], real: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "B T D"]:
+        mean, variance = self._measured(x, real) if self.training else (self.mean, self.variance)
+        return (x - mean) * torch.rsqrt(variance + self.eps) * self.weight + self.bias
+
+    def _measured(self, x: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor]:
+        share = torch.ones_like(x[..., :1]) if real is None else real[..., None].to(x.dtype)
+        n = share.sum().clamp(min=1.0)
+        mean = (x * share).sum(dim=(0, 1)) / n
+        variance = ((x - mean).square() * share).sum(dim=(0, 1)) / n
+        with torch.no_grad():
+            self.mean.lerp_(mean.to(self.mean.dtype), self.momentum)
+            self.variance.lerp_(variance.to(self.variance.dtype), self.momentum)
+        return mean, variance
+
+
+NORM: dict[str, Callable[[int], nn.Module]] = {"layer": LayerNorm, "rms": RMSNorm, "batch": BatchNorm}

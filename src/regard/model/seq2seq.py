@@ -1,0 +1,36 @@
+"""The contract of sequence-to-sequence models: whole sentences for training, token by token for decoding."""
+
+from abc import ABC, abstractmethod
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.batch import Batch, Source
+
+
+class State(ABC):
+    """What a decoder remembers of some hypotheses, the same number for each sentence; handed in and handed back."""
+
+    @abstractmethod
+    def reorder(self, rows: Int[Tensor, " R"]) -> "State":
+        """Lets hypotheses continue others of the same sentence."""
+
+    @abstractmethod
+    def keep(self, sentences: Int[Tensor, " M"]) -> "State":
+        """Goes on with some sentences only."""
+
+
+class Seq2Seq(nn.Module, ABC):
+    """A model that reads one sentence and writes another."""
+
+    @abstractmethod
+    def forward(self, batch: Batch) -> Float[Tensor, "B T V"]:
+        """Gives the logits of every next target token, the tokens before it given (teacher forcing)."""
+
+    @abstractmethod
+    def start(self, src: Source, n_hypotheses: int) -> State:
+        """Reads the sources, and gives the state from which each sentence's hypotheses begin."""
+
+    @abstractmethod
+    def step(self, tokens: Int[Tensor, " R"], state: State) -> tuple[Float[Tensor, "R V"], State]:
+        """Reads one token for each hypothesis, and gives the logits of the next."""

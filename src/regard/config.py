@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar
+from types import GenericAlias
+from typing import Any, TypeVar, get_args
 
 T = TypeVar("T")
 
@@ -94,6 +95,106 @@ class DecodeSettings:
     batch_tokens: int = 4096  # source pieces in a batch, padding included
 
 
+@dataclass(frozen=True)
+class TrainSettings:
+    """How a model learns."""
+
+    batch_tokens: int = 4096  # target slots in one process's batch, padding included
+    accumulate: int = 1  # batches in one step
+    max_epochs: int | None = 30
+    max_steps: int | None = None
+    lr: float = 1e-3
+    schedule: str = "inverse_sqrt"  # or "cosine", which needs max_steps, or "constant"
+    warmup: int = 1000
+    betas: tuple[float, float] = (0.9, 0.98)
+    weight_decay: float = 0.01
+    clip: float | None = 1.0
+    label_smoothing: float = 0.1
+    ema: float | None = None  # weight of the past in a running mean of the parameters, such as 0.999
+    average: int = 1  # last checkpoints whose mean is the final model, besides the best one
+    valid_every: int = 500
+    save_every: int = 500
+    keep: int = 3  # newest checkpoints
+    stop_on: str = "bleu"  # or "loss"
+    patience: int | None = 10  # validations without a better one
+    precision: str = "auto"  # "bfloat16" where the device has it, else "float32"
+    device: str = "auto"
+    shard: bool = False  # FSDP2 instead of DDP, for models that do not fit one device
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that makes a run what it is."""
+
+    data: DataSettings = DataSettings()
+    text: TextSettings = TextSettings()
+    model: ModelSettings = ModelSettings()
+    train: TrainSettings = TrainSettings()
+    decode: DecodeSettings = DecodeSettings()
+
+
+PRESETS: dict[str, dict[str, dict[str, Any]]] = {
+    "tiny": {
+        "text": {"vocab_size": 4000},
+        "model": {"n_encoder_layers": 2, "n_decoder_layers": 2, "d_model": 128, "n_heads": 4, "d_ff": 512},
+        "train": {"batch_tokens": 2048, "lr": 2e-3, "warmup": 400, "valid_every": 250, "save_every": 250},
+    },
+    "small": {
+        "text": {"vocab_size": 8000},
+        "model": {"n_encoder_layers": 4, "n_decoder_layers": 4, "d_model": 256, "n_heads": 4, "d_ff": 1024},
+    },
+    "base": {"text": {"vocab_size": 16000}, "train": {"lr": 7e-4, "warmup": 4000}},
+}
+# What the recurrent family does differently at every size.
+RECURRENT = {
+    "family": "recurrent",
+    "n_encoder_layers": 1,
+    "n_decoder_layers": 1,
+    "n_heads": 1,
+    "dropout": 0.2,
+    "attention": {"name": "additive"},
+    "position": {"name": "none"},
+}
+
+
+def preset(name: str, family: str = "transformer") -> dict[str, dict[str, Any]]:
+    """Gives the tables of a preset for one family of models."""
+    tables = {table: dict(values) for table, values in choose(PRESETS, name, "preset").items()}
+    if choose({"transformer": False, "recurrent": True}, family, "family"):
+        tables["model"] = {**tables.get("model", {}), **RECURRENT}
+    return tables
+
+
+def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Lays tables over each other, later ones winning key by key; a part with another name is replaced whole."""
+    result: dict[str, Any] = {}
+    for layer in layers:
+        for key, value in layer.items():
+            old = result.get(key)
+            same_part = (
+                isinstance(old, Mapping)
+                and isinstance(value, Mapping)
+                and value.get("name", old.get("name")) == old.get("name")
+            )
+            result[key] = merged(old, value) if same_part else value  # pyright: ignore[reportArgumentType]
+    return result
+
+
+def override(text: str) -> dict[str, Any]:
+    """Reads one `a.b=c` of the command line; the value is TOML, or a plain word."""
+    path, sign, value = text.partition("=")
+    if not sign or not path.strip():
+        raise ValueError(f"a setting must look like train.lr=3e-4, got {text!r}")
+    try:
+        parsed = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        parsed = value.strip()
+    for key in reversed(path.strip().split(".")):
+        parsed = {key: parsed}
+    return parsed
+
+
 def choose(table: Mapping[str, T], name: str, what: str) -> T:
     """Looks a name up; an unknown one is answered with the nearest and all valid ones."""
     if name not in table:
@@ -140,7 +241,13 @@ def checked(expected: Any, value: Any, where: str) -> Any:
         if not isinstance(value, Mapping):
             raise ValueError(f"{where} must be a table of settings, got {value!r}")
         return settings(expected, value, where + ".")  # pyright: ignore[reportArgumentType]
-    if expected is float and type(value) is int:
+    if isinstance(expected, GenericAlias):
+        if not isinstance(value, (list, tuple)):
+            raise ValueError(f"{where} must be a list, got {value!r}")
+        return tuple(checked(get_args(expected)[0], item, where) for item in value)
+    if value == "none" and isinstance(None, expected):  # TOML has no word for nothing
+        return None
+    if type(value) is int and isinstance(1.0, expected):
         return float(value)
     # bool is a subclass of int in Python; a setting that wants a number does not take `true`.
     if (isinstance(value, bool) and expected is not bool) or not isinstance(value, expected):

@@ -22,7 +22,7 @@ class DotProduct(Attention):
 
     def scores(self, q: Tensor, k: Tensor) -> Tensor:
         same_width(q, k, "a dot product")
-        return torch.einsum("bhqe,bhke->bhqk", q, k) * self.scale(q.shape[-1])
+        return torch.einsum("bhqe,bhke->bhqk", q * self.scale(q.shape[-1]), k)
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask = Mask(), bias: Tensor | None = None) -> Tensor:
         check(q, k, v, mask, bias)

@@ -10,6 +10,8 @@ from regard.attention.fused import fused_attention, prepare
 from regard.config import choose
 from regard.mask import Mask
 
+# float16 ends at 65504 and ‖k‖²/2 need not; a power of two costs no digits.
+UNIT = 256.0
 LEARNED = {"fixed": False, "learned": True}
 
 
@@ -63,7 +65,7 @@ class Gaussian(Attention):
         rest = -k.to(exact).square().sum(dim=-1, keepdim=True) / 2
         columns = []
         for _ in range(3):
-            columns.append(rest.to(k.dtype))
-            rest = rest - columns[-1].to(exact)
-        ones = torch.ones_like(q[..., :1]).expand(*q.shape[:-1], 3)
-        return F.pad(torch.cat([q, ones], -1), (0, 5)), F.pad(torch.cat([k, *columns], -1), (0, 5))
+            columns.append((rest / UNIT).to(k.dtype))
+            rest = rest - UNIT * columns[-1].to(exact)
+        units = torch.full_like(q[..., :1], UNIT).expand(*q.shape[:-1], 3)
+        return F.pad(torch.cat([q, units], -1), (0, 5)), F.pad(torch.cat([k, *columns], -1), (0, 5))

@@ -5,7 +5,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.position.contract import Position, check
-from regard.position.sinusoidal import frequencies, sinusoids
+from regard.position.sinusoidal import check_base, frequencies, sinusoids
 
 
 class Difference(Position):
@@ -17,7 +17,7 @@ class Difference(Position):
 
     def __init__(self, d_head: int, base: float = 10000.0, scale: float | None = None):
         super().__init__()
-        self.base = base
+        self.base = check_base(base)
         self.scale = d_head**-0.5 if scale is None else scale
 
     def code(self, differences: Int[Tensor, "*B"], width: int) -> Float[Tensor, "*B E"]:

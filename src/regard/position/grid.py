@@ -5,7 +5,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.position.absolute import Absolute
-from regard.position.sinusoidal import sinusoids
+from regard.position.sinusoidal import check_base, sinusoids
 
 
 class Grid(Absolute):
@@ -20,7 +20,7 @@ class Grid(Absolute):
         if width < n_axes:
             raise ValueError(f"width must have a feature for each of the {n_axes} axes, got {width}")
         self.n_axes = n_axes
-        self.base = base
+        self.base = check_base(base)
 
     def places(self, n: int) -> Int[Tensor, "1 T A"]:
         """Gives the first n cells of the smallest square or cube that holds them, row by row."""

@@ -5,7 +5,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.position.contract import Position, check
-from regard.position.sinusoidal import frequencies
+from regard.position.sinusoidal import check_base, frequencies
 
 
 class Rotary(Position):
@@ -17,7 +17,7 @@ class Rotary(Position):
 
     def __init__(self, base: float = 10000.0):
         super().__init__()
-        self.base = base
+        self.base = check_base(base)
 
     def rotate(self, x: Float[Tensor, "B H T E"], positions: Int[Tensor, "#B T"]) -> Float[Tensor, "B H T E"]:
         check(positions)

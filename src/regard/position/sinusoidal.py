@@ -15,17 +15,22 @@ class Sinusoidal(Absolute):
 
     def __init__(self, width: int, base: float = 10000.0, join: str = "add"):
         super().__init__(width, join)
-        self.base = base
+        self.base = check_base(base)
 
     def codes(self, positions: Int[Tensor, "*B"]) -> Float[Tensor, "*B D"]:
         return sinusoids(positions, self.width, self.base)
 
 
-def frequencies(width: int, base: float, device: torch.device | None = None) -> Float[Tensor, " pairs"]:
-    """Gives `ω_i = base^(−2i/width)` for each pair of features; an odd width has a last sine without its cosine."""
+def check_base(base: float) -> float:
+    """Gives the base of the wavelengths back, or raises ValueError where they would not grow."""
     if base <= 1.0:
         raise ValueError(f"base must be larger than 1, got {base}")
-    return base ** (-torch.arange(0, width, 2, dtype=torch.float64, device=device) / width)
+    return base
+
+
+def frequencies(width: int, base: float, device: torch.device | None = None) -> Float[Tensor, " pairs"]:
+    """Gives `ω_i = base^(−2i/width)` for each pair of features; an odd width has a last sine without its cosine."""
+    return check_base(base) ** (-torch.arange(0, width, 2, dtype=torch.float64, device=device) / width)
 
 
 def sinusoids(positions: Int[Tensor, "*B"], width: int, base: float) -> Float[Tensor, "*B D"]:

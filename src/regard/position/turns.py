@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from regard.position.absolute import Absolute
 from regard.position.contract import check_range
-from regard.position.sinusoidal import sinusoids
+from regard.position.sinusoidal import check_base, sinusoids
 
 
 class Turns(Absolute):
@@ -23,7 +23,7 @@ class Turns(Absolute):
             raise ValueError(f"width must have a feature for token, turn and speaker, got {width}")
         if n_speakers < 1:
             raise ValueError(f"n_speakers must be 1 or more, got {n_speakers}")
-        self.base = base
+        self.base = check_base(base)
         self.quarter = max(1, width // 4)
         self.speakers: Float[Tensor, "speakers D"] = nn.Parameter(torch.randn(n_speakers, self.quarter) * 0.02)
 

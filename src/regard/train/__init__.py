@@ -1,0 +1,1 @@
+"""Loss, schedule, steps, clocks and many processes."""

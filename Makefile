@@ -54,7 +54,7 @@ $(BIN)/python:
 
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	@echo "== Installing Regard and what it needs (some minutes the first time: PyTorch is large)"
-	@$(BIN)/python -m pip install --disable-pip-version-check -e '.[plot,test]'
+	@$(BIN)/python -m pip install --disable-pip-version-check -e '.[plot,tensorboard,vectors,test]'
 	@touch $@
 
 $(VENV)/.installed-check: $(VENV)/.installed

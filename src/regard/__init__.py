@@ -13,7 +13,11 @@ _HOMES = {
     "PartSettings": "regard.config",
     "Mask": "regard.mask",
     "MultiHeadAttention": "regard.model",
+    "Settings": "regard.config",
+    "Translator": "regard.decode.translator",
     "build_heads": "regard.build",
+    "build_model": "regard.build",
+    "load": "regard.decode.load",
     "mask": None,
 }
 
@@ -24,15 +28,21 @@ __all__ = [
     "Mask",
     "MultiHeadAttention",
     "PartSettings",
+    "Settings",
+    "Translator",
     "build_heads",
+    "build_model",
+    "load",
     "mask",
 ]
 
 if TYPE_CHECKING:
     from regard import mask
     from regard.attention import ATTENTION
-    from regard.build import build_heads
-    from regard.config import HeadsSettings, PartSettings
+    from regard.build import build_heads, build_model
+    from regard.config import HeadsSettings, PartSettings, Settings
+    from regard.decode.load import load
+    from regard.decode.translator import Translator
     from regard.mask import Mask
     from regard.model import MultiHeadAttention
     from regard.position import POSITION

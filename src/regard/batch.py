@@ -3,13 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Int
+from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.mask import Mask, causal
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
+
+Ids = Sequence[int] | NDArray[np.unsignedinteger]
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,39 +64,36 @@ class Batch:
         return Batch(self.src.to(device), self.tgt.to(device))
 
 
-def make_source(sentences: Sequence[Sequence[int]], width: int | None = None) -> Source:
+def make_source(sentences: Sequence[Ids], width: int | None = None) -> Source:
     """Pads source sentences, each closed by EOS, to the longest or to a given width."""
-    closed = [[*sentence, EOS] for sentence in sentences]
-    ids, lengths = _padded(closed, width)
+    ids, lengths = _padded(sentences, [], [EOS], width)
     return Source(ids, _positions(lengths, ids.shape[1]), lengths, _key_mask(lengths, ids.shape[1]))
 
 
-def make_batch(
-    src: Sequence[Sequence[int]], tgt: Sequence[Sequence[int]], widths: tuple[int, int] | None = None
-) -> Batch:
+def make_batch(src: Sequence[Ids], tgt: Sequence[Ids], widths: tuple[int, int] | None = None) -> Batch:
     """Pads pairs: the decoder reads BOS and the sentence, and should say the sentence and EOS."""
     if len(src) != len(tgt):
         raise ValueError(f"there must be one target for each source, got {len(src)} and {len(tgt)}")
-    width = None if widths is None else widths[1]
-    read, lengths = _padded([[BOS, *sentence] for sentence in tgt], width)
-    say, _ = _padded([[*sentence, EOS] for sentence in tgt], width)
-    places = torch.arange(read.shape[1])
-    target = Target(
-        read, say, _positions(lengths, read.shape[1]), places < lengths[:, None], int(lengths.sum()), causal()
-    )
-    return Batch(make_source(src, None if widths is None else widths[0]), target)
+    src_width, tgt_width = widths or (None, None)
+    read, lengths = _padded(tgt, [BOS], [], tgt_width)
+    say, _ = _padded(tgt, [], [EOS], tgt_width)
+    real = torch.arange(read.shape[1]) < lengths[:, None]
+    target = Target(read, say, _positions(lengths, read.shape[1]), real, int(lengths.sum()), causal())
+    return Batch(make_source(src, src_width), target)
 
 
-def _padded(sentences: Sequence[Sequence[int]], width: int | None) -> tuple[Tensor, Tensor]:
-    lengths = torch.tensor([len(sentence) for sentence in sentences])
-    longest = int(lengths.max()) if len(lengths) else 0
+def _padded(sentences: Sequence[Ids], head: list[int], tail: list[int], width: int | None) -> tuple[Tensor, Tensor]:
+    """Sets each sentence between head and tail, and fills up with PAD."""
+    extra = len(head) + len(tail)
+    lengths = np.array([len(sentence) + extra for sentence in sentences], dtype=np.int64)
+    longest = int(lengths.max(initial=0))
     width = longest if width is None else width
     if longest > width:
         raise ValueError(f"a sentence of {longest} ids does not fit a batch {width} wide")
-    ids = torch.full((len(sentences), width), PAD)
-    for row, sentence in zip(ids, sentences, strict=True):
-        row[: len(sentence)] = torch.as_tensor(sentence)
-    return ids, lengths
+    ids = np.full((len(sentences), width), PAD, dtype=np.int64)
+    for row, sentence, length in zip(ids, sentences, lengths, strict=True):
+        row[:length] = np.concatenate([head, sentence, tail])
+    return torch.from_numpy(ids), torch.from_numpy(lengths)
 
 
 def _positions(lengths: Tensor, width: int) -> Tensor:

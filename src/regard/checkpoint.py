@@ -13,6 +13,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 import regard
 from regard.build import build_model
@@ -32,10 +33,16 @@ class Checkpoint:
     settings: Settings
 
 
-def save_model(folder: Path, checkpoint: Checkpoint, scores: Mapping[str, Any]) -> None:
-    """Writes one folder that works on another machine; a model that was there is replaced once this one is complete."""
+def save_model(folder: Path, checkpoint: Checkpoint, scores: Mapping[str, Any], write: bool = True) -> None:
+    """Writes one folder that works on another machine; a model that was there is replaced once this one is complete.
+
+    With shards, all processes gather them and one writes.
+    """
+    tensors = unique_tensors(checkpoint.model)
+    if not write:
+        return
     with whole_folder(folder) as part:
-        save_file(unique_tensors(checkpoint.model), part / WEIGHTS)
+        save_file(tensors, part / WEIGHTS)
         write_json(part / CONFIG, {"regard": regard.__version__, "settings": settings_table(checkpoint.settings)})
         write_json(part / SCORES, dict(scores))
         checkpoint.tokenizer.save(part)
@@ -53,6 +60,20 @@ def load_model(folder: Path) -> Checkpoint:
     return Checkpoint(model.eval(), tokenizer, made)
 
 
+def describe(folder: Path) -> dict[str, Any]:
+    """Tells what a model is: its size, its words, its settings and its scores."""
+    checkpoint = load_model(folder)
+    folder = folder / "model" if (folder / "model" / CONFIG).exists() else folder
+    tokenizer = checkpoint.tokenizer
+    return {
+        "parameters": sum(parameter.numel() for parameter in checkpoint.model.parameters()),
+        "bytes": (folder / WEIGHTS).stat().st_size,
+        "vocabulary": {side: tokenizer.vocab_size(side) for side in ("src", "tgt")},
+        "scores": read_json(folder / SCORES) if (folder / SCORES).exists() else {},
+        "settings": settings_table(checkpoint.settings),
+    }
+
+
 def unique_tensors(module: nn.Module) -> dict[str, Tensor]:
     """Gives parameters and buffers by name, shared ones once, under the first of their names."""
     seen: set[int] = set()
@@ -60,8 +81,13 @@ def unique_tensors(module: nn.Module) -> dict[str, Tensor]:
     for name, tensor in module.state_dict(keep_vars=True).items():
         if id(tensor) not in seen:
             seen.add(id(tensor))
-            tensors[name] = tensor.detach().contiguous()
+            tensors[name] = _full(tensor.detach()).contiguous()
     return tensors
+
+
+def _full(tensor: Tensor) -> Tensor:
+    """Gathers a tensor whose shards lie in several processes."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 def fill(module: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:

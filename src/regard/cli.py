@@ -1,11 +1,12 @@
 """The command line: argv becomes one call."""
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from regard.plot.terminal import as_json, escaped, print_json, print_tables, say, with_bar, writing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,6 +22,8 @@ app = typer.Typer(
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON instead of a table.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Save the figure here: .png, .svg or .pdf.")]
+Model = Annotated[Path, typer.Option("--model", "-m", help="A run's folder, or the model folder inside it.")]
+Set = Annotated[list[str] | None, typer.Option("--set", help="One setting, such as train.lr=3e-4. May be repeated.")]
 Seed = Annotated[int, typer.Option(help="Draws the random numbers; the same seed gives the same result.")]
 
 
@@ -29,8 +32,11 @@ def main() -> None:
     try:
         app()
     except ValueError as error:
-        _say(f"[bold red]error:[/] {_escaped(str(error))}")
+        say(f"[bold red]error:[/] {escaped(str(error))}")
         sys.exit(2)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output has gone, and needs no message about it
+        sys.exit(141)
 
 
 @app.callback(invoke_without_command=True)
@@ -40,6 +46,123 @@ def root(version: Annotated[bool, typer.Option("--version", help="Print the vers
 
         print(f"regard {__version__}")
         raise typer.Exit
+
+
+@app.command()
+def train(
+    out: Annotated[Path, typer.Option("--out", "-o", help="The run's folder.")],
+    data: Annotated[
+        list[str] | None, typer.Option(help="Parallel text: pairs.tsv, a.zh,a.en, x.jsonl, x.tmx, -.")
+    ] = None,
+    valid: Annotated[list[str] | None, typer.Option(help="Validation text; split off where none is given.")] = None,
+    test: Annotated[list[str] | None, typer.Option(help="Test text, scored in the end.")] = None,
+    preset: Annotated[str, typer.Option(help="tiny, small or base.")] = "small",
+    family: Annotated[str, typer.Option(help="transformer or recurrent.")] = "transformer",
+    config: Annotated[Path | None, typer.Option(help="Settings as TOML; only what differs from the preset.")] = None,
+    set_: Set = None,
+    src: Annotated[str | None, typer.Option("--from", help="Source language, such as zh.")] = None,
+    tgt: Annotated[str | None, typer.Option("--to", help="Target language, such as en.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in this folder.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in this folder.")] = False,
+) -> None:
+    """From parallel text to a translator: reads, learns pieces, trains, validates, keeps the best model."""
+    from regard.train.start import Sources, start_run
+
+    sources = Sources(tuple(data or ()), tuple(valid or ()), tuple(test or ()), src, tgt)
+    made = start_run(out, sources, (preset, family, config, tuple(set_ or ())), resume, overwrite)
+    from regard.train.loop import RunStoppedError
+    from regard.train.train import train as run_training
+
+    try:
+        outcome = run_training(made, out, _drawing(out))
+    except RunStoppedError as stop:
+        say(f"[yellow]{stop}[/]: go on with regard train --out {escaped(str(out))} --resume")
+        raise typer.Exit(128 + stop.number) from stop
+    say(f"model in {escaped(str(out / 'model'))}, best validation BLEU {outcome.best['bleu']:.2f}")
+
+
+@app.command()
+def translate(
+    model: Model,
+    text: Annotated[
+        list[str] | None, typer.Argument(help="Sentences; without any, lines are read from --input.")
+    ] = None,
+    input_: Annotated[str, typer.Option("--input", "-i", help="A file with one sentence a line; - is stdin.")] = "-",
+    output: Annotated[Path | None, typer.Option("--output", "-O", help="Write here instead of to stdout.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="One decoding setting, such as beam=1.")] = None,
+    beam: Annotated[int | None, typer.Option(help="Hypotheses kept; 1 is greedy.")] = None,
+    n_best: Annotated[int | None, typer.Option(help="Translations given for each sentence.")] = None,
+    json_: Json = False,
+) -> None:
+    """Translates sentences, files and pipes, line by line."""
+    from regard.checkpoint import load_model
+    from regard.decode.translator import Translator
+    from regard.text.lines import read_lines
+
+    checkpoint = load_model(model)
+    chosen = _decoding(checkpoint.settings.decode, beam, n_best, set_)
+    translator = Translator.of(checkpoint)
+    lines = iter(text) if text else read_lines(input_)
+    with writing(output) as write:
+        for found in with_bar(translator.stream(lines, chosen), None, "translating"):
+            write(_as_line(found, chosen.n_best, json_))
+
+
+@app.command()
+def evaluate(
+    model: Model,
+    data: Annotated[list[str], typer.Option(help="Parallel text with the references.")],
+    set_: Annotated[list[str] | None, typer.Option("--set", help="One decoding setting, such as beam=1.")] = None,
+    beam: Annotated[int | None, typer.Option(help="Hypotheses kept; 1 is greedy.")] = None,
+    json_: Json = False,
+) -> None:
+    """Translates the source side of parallel text and scores it: BLEU and chrF by sacreBLEU, with signatures."""
+    from regard.checkpoint import load_model
+    from regard.decode.translator import Translator
+    from regard.score.bleu import score
+    from regard.text.corpus import read_pairs
+
+    checkpoint = load_model(model)
+    made = checkpoint.settings
+    pairs = list(read_pairs(data, made.data.src_lang, made.data.tgt_lang))
+    chosen = _decoding(made.decode, beam, None, set_)
+    stream = Translator.of(checkpoint).stream((pair.src for pair in pairs), chosen)
+    outputs = [found.text for found in with_bar(stream, len(pairs), "translating")]
+    result = score(outputs, [pair.tgt for pair in pairs], made.data.tgt_lang)
+    if json_:
+        return print_json(result)
+    from regard.plot.table import result_table
+
+    print_tables(result_table(result))
+
+
+@app.command()
+def average(
+    run: Annotated[Path, typer.Argument(help="A run's folder.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the mean model.")],
+    last: Annotated[int, typer.Option(help="How many of the newest checkpoints.")] = 5,
+) -> None:
+    """Makes a model that is the mean of a run's last checkpoints."""
+    from regard.train.average import average_run
+
+    n = average_run(run, out, last)
+    say(f"mean of {n} checkpoints saved in {escaped(str(out))}")
+
+
+@app.command()
+def info(
+    model: Annotated[Path, typer.Argument(help="A run's folder, or the model folder inside it.")],
+    json_: Json = False,
+) -> None:
+    """Shows what a model is: sizes, parts, words, scores."""
+    from regard.checkpoint import describe
+
+    found = describe(model)
+    if json_:
+        return print_json(found)
+    from regard.plot.table import info_table
+
+    print_tables(info_table(found))
 
 
 @app.command()
@@ -61,10 +184,10 @@ def regression(
 
         _save(draw_regression(result), out)
     if json_:
-        return _print_json(result)
+        return print_json(result)
     from regard.plot.table import regression_table
 
-    _print_tables(regression_table(result))
+    print_tables(regression_table(result))
 
 
 @app.command()
@@ -86,10 +209,10 @@ def scores(
 
         _save(draw_scores(study), out)
     if json_:
-        return _print_json(study)
+        return print_json(study)
     from regard.plot.table import scores_table, variances_table
 
-    _print_tables(scores_table(study), variances_table(study))
+    print_tables(scores_table(study), variances_table(study))
 
 
 @app.command()
@@ -110,17 +233,17 @@ def positions(
     chosen = names or list(POSITION)
     for name in chosen:
         choose(POSITION, name, "position")
-    reports = list(_with_bar(run_positions(chosen, length, width, base), len(chosen), "measuring"))
+    reports = list(with_bar(run_positions(chosen, length, width, base), len(chosen), "measuring"))
     if out is not None:
         from regard.plot.positions import draw_positions
 
         _save(draw_positions(reports), out)
     if json_:
-        return _print_json({"length": length, "width": width, "base": base, "schemes": reports})
+        return print_json({"length": length, "width": width, "base": base, "schemes": reports})
     from regard.plot.table import facts_table, positions_table
 
     facts = [facts_table(report) for report in reports] if len(reports) <= 3 else []
-    _print_tables(positions_table(reports, length, width), *facts)
+    print_tables(positions_table(reports, length, width), *facts)
 
 
 def _check_out(out: Path | None) -> None:
@@ -140,40 +263,37 @@ def _save(figure: "Figure", out: Path) -> None:
     from regard.plot.figure import save_figure
 
     save_figure(figure, out)
-    _say(f"[dim]figure saved as[/] {_escaped(str(out))}")
+    say(f"[dim]figure saved as[/] {escaped(str(out))}")
 
 
-def _with_bar(items: Any, total: int, what: str) -> Any:
-    """Shows progress on the error stream, so that results can be piped."""
-    from rich.console import Console
-    from rich.progress import track
+def _drawing(out: Path) -> Any:
+    """Gives what draws a run's curve into its folder, where matplotlib is installed."""
+    from importlib.util import find_spec
 
-    console = Console(stderr=True)
-    return track(items, what, total=total, console=console, transient=True, disable=not console.is_terminal)
+    if find_spec("matplotlib") is None:
+        return lambda progress: None
+    from regard.plot.figure import save_figure
+    from regard.plot.training import draw_training
 
-
-def _print_json(result: Any) -> None:
-    from regard.study.record import plain
-
-    print(json.dumps(plain(result), ensure_ascii=False))
+    return lambda progress: save_figure(draw_training(progress), out / "training.png")
 
 
-def _print_tables(*tables: Any) -> None:
-    from rich.console import Console
+def _decoding(default: Any, beam: int | None, n_best: int | None, set_: list[str] | None) -> Any:
+    """Gives decoding settings: the model's own, with what the command line says otherwise."""
+    from dataclasses import asdict
 
-    console = Console()
-    for table in tables:
-        console.print(table)
-        console.print()
+    from regard.config import DecodeSettings, merged, override, settings
 
-
-def _say(message: str) -> None:
-    from rich.console import Console
-
-    Console(stderr=True, soft_wrap=True).print(message)
+    named: dict[str, Any] = {key: value for key, value in (("beam", beam), ("n_best", n_best)) if value is not None}
+    if beam == 1:
+        named["method"] = "greedy"
+    given = {key: value for key, value in asdict(default).items() if value is not None}
+    return settings(DecodeSettings, merged(given, named, *(override(text) for text in set_ or ())))
 
 
-def _escaped(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)
+def _as_line(found: Any, n_best: int, json_: bool) -> str:
+    if json_:
+        return as_json(found)
+    if n_best == 1:
+        return found.text
+    return "\n".join(f"{other.score:.4f}\t{other.text}" for other in found.alternatives)

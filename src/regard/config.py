@@ -110,9 +110,12 @@ class TrainSettings:
     weight_decay: float = 0.01
     clip: float | None = 1.0
     label_smoothing: float = 0.1
+    vectors: str = "random"  # or "skip_gram" or "cbow": tables start from vectors learned on the same text
     ema: float | None = None  # weight of the past in a running mean of the parameters, such as 0.999
     average: int = 1  # last checkpoints whose mean is the final model, besides the best one
     valid_every: int = 500
+    valid_sentences: int = 500  # translated at each validation, the first of the validation text
+    log_every: int = 50
     save_every: int = 500
     keep: int = 3  # newest checkpoints
     stop_on: str = "bleu"  # or "loss"
@@ -186,6 +189,7 @@ def override(text: str) -> dict[str, Any]:
     path, sign, value = text.partition("=")
     if not sign or not path.strip():
         raise ValueError(f"a setting must look like train.lr=3e-4, got {text!r}")
+    parsed: Any
     try:
         parsed = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:

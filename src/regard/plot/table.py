@@ -6,6 +6,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from regard.score.bleu import Scores
 from regard.study.laws import Law
 from regard.study.positions import PositionReport
 from regard.study.regression import Regression
@@ -110,6 +111,29 @@ def facts_table(report: PositionReport) -> Table:
         table.add_row(
             "attention layer above", f"{added:,} parameters if added, {wide:,} if set beside an equally wide vector"
         )
+    return table
+
+
+def result_table(result: Scores) -> Table:
+    """Lists scores with what they were measured by."""
+    table = Table(title=f"{result.n:,} sentences", **_QUIET)
+    for column in ("score", "value", "signature"):
+        table.add_column(column, justify="right" if column == "value" else "left")
+    table.add_row("BLEU", f"{result.bleu:.2f}", result.bleu_signature)
+    table.add_row("chrF", f"{result.chrf:.2f}", result.chrf_signature)
+    return table
+
+
+def info_table(found: dict[str, Any]) -> Table:
+    """Lists what a model is."""
+    table = Table(title="Model", show_header=False, **_QUIET)
+    table.add_row("parameters", f"{found['parameters']:,} in {found['bytes'] / 2**20:.1f} MiB")
+    table.add_row("pieces", f"{found['vocabulary']['src']:,} source, {found['vocabulary']['tgt']:,} target")
+    for name in ("data", "text", "model", "decode"):
+        for key, value in found["settings"][name].items():
+            table.add_row(f"{name}.{key}", str(value))
+    for name, value in found["scores"].items():
+        table.add_row(f"scores.{name}", str(value))
     return table
 
 

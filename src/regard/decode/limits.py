@@ -1,0 +1,20 @@
+"""How long a target may become."""
+
+from jaxtyping import Int
+from torch import Tensor
+
+from regard.batch import Source
+from regard.config import DecodeSettings
+from regard.decode.prefix import Prefix
+
+
+def max_lengths(src: Source, settings: DecodeSettings, prefix: Prefix) -> Int[Tensor, " B"]:
+    """Gives the tokens that each target may have: `max_ratio` times its source's and `max_extra`, EOS counted in both.
+
+    A forced prefix always has room for one token after it.
+    """
+    if settings.max_ratio < 0 or settings.max_extra < 0:
+        given = f"{settings.max_ratio} and {settings.max_extra}"
+        raise ValueError(f"max_ratio and max_extra must be 0 or more, got {given}")
+    by_source = (src.lengths * settings.max_ratio).long() + settings.max_extra
+    return by_source.maximum(prefix.lengths + 1)

@@ -1,0 +1,150 @@
+"""Texts become translations: cut, sorted by length, searched in batches, and given back in their order."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+
+from regard.batch import make_source
+from regard.checkpoint import Checkpoint
+from regard.config import DecodeSettings, choose
+from regard.decode import SEARCH
+from regard.decode.hypothesis import Hypothesis
+from regard.decode.sentences import sentences
+from regard.decode.translation import Translation, make_translation
+from regard.model import Seq2Seq
+from regard.text.tokenizer import Tokenizer
+
+WINDOW = 2000  # lines that are read before they are sorted: enough for even batches, little for the memory
+WRITTEN_WITHOUT_SPACES = {"zh", "zho", "cmn", "yue", "wuu", "lzh", "ja", "jpn"}
+
+Tick = Callable[[int], None]  # told how many lines more are done
+
+
+class Translator:
+    """A model with its tokenizer, ready to translate; `max_len` is the number of pieces that it was made to read."""
+
+    def __init__(
+        self,
+        model: Seq2Seq,
+        tokenizer: Tokenizer,
+        settings: DecodeSettings,
+        src_lang: str,
+        tgt_lang: str,
+        max_len: int,
+    ):
+        self.model = model
+        self.tokenizer = tokenizer
+        self.settings = settings
+        self.src_lang = src_lang
+        self.tgt_lang = tgt_lang
+        self.max_len = max_len
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint) -> "Translator":
+        """Makes a translator of a model as it was saved."""
+        made = checkpoint.settings
+        languages = made.data.src_lang, made.data.tgt_lang
+        return cls(checkpoint.model, checkpoint.tokenizer, made.decode, *languages, made.text.max_len)
+
+    def translate(
+        self, texts: Sequence[str] | str, settings: DecodeSettings | None = None, prefix: str = ""
+    ) -> list[Translation]:
+        """Translates one text or several; each translation begins with the prefix."""
+        return list(self.stream([texts] if isinstance(texts, str) else texts, settings, prefix))
+
+    def stream(
+        self,
+        lines: Iterable[str],
+        settings: DecodeSettings | None = None,
+        prefix: str = "",
+        tick: Tick | None = None,
+    ) -> Iterator[Translation]:
+        """Translates lines as they come, a window of them at a time, in memory that does not grow with their number.
+
+        Empty lines stay empty. A line of more than `max_len` pieces is translated sentence by sentence; one that cannot
+        be cut raises ValueError with its number.
+        """
+        settings = settings or self.settings
+        forced = self.tokenizer.encode(prefix, "tgt") if prefix else []
+        lines, first = iter(lines), 1
+        while window := list(islice(lines, WINDOW)):
+            yield from self._translate(self._parts(window, first), settings, forced, tick or _ignore)
+            first += len(window)
+
+    def _parts(self, texts: Sequence[str], first: int) -> list[list[list[int]]]:
+        """Gives the ids of each text: one part, several where it is too long, none where it is empty."""
+        encoded = self.tokenizer.encode_batch(texts, "src")
+        return [
+            [ids] * bool(ids) if len(ids) <= self.max_len else self._cut(text, line)
+            for line, (text, ids) in enumerate(zip(texts, encoded, strict=True), start=first)
+        ]
+
+    def _cut(self, text: str, line: int) -> list[list[int]]:
+        def count(part: str) -> int:
+            return len(self.tokenizer.encode(part, "src"))
+
+        try:
+            parts = sentences(text, count, self.max_len)
+        except ValueError as error:
+            raise ValueError(f"line {line}: {error}") from error
+        return [ids for ids in self.tokenizer.encode_batch(parts, "src") if ids]
+
+    def _translate(
+        self, texts: list[list[list[int]]], settings: DecodeSettings, forced: list[int], tick: Tick
+    ) -> Iterator[Translation]:
+        """Finds translations of texts in parts; the first part of each begins with the forced ids."""
+        parts = [part for text in texts for part in text]
+        begins = [place == 0 for text in texts for place in range(len(text))]
+        found: list[list[Hypothesis]] = [[] for _ in parts]
+        tick(sum(not text for text in texts))
+        for batch in length_sorted([len(part) + 1 for part in parts], settings.batch_tokens):
+            prefixes = [forced if begins[i] else [] for i in batch]
+            for i, hypotheses in zip(batch, self._search([parts[i] for i in batch], settings, prefixes), strict=True):
+                found[i] = hypotheses
+            tick(sum(begins[i] for i in batch))
+        separator = "" if language(self.tgt_lang) in WRITTEN_WITHOUT_SPACES else " "
+        rest = iter(found)
+        for text in texts:
+            mine = list(islice(rest, len(text)))
+            yield make_translation(text, mine, self.tokenizer, separator, settings.length_penalty)
+
+    def _search(
+        self, parts: list[list[int]], settings: DecodeSettings, prefixes: list[list[int]]
+    ) -> list[list[Hypothesis]]:
+        device = next(self.model.parameters()).device
+        with _at_rest(self.model):
+            return choose(SEARCH, settings.method, "method")(
+                self.model, make_source(parts).to(device), settings, prefixes
+            )
+
+
+def length_sorted(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
+    """Groups sentences of like lengths, longest first, into batches of so many tokens with their padding, or of one."""
+    if batch_tokens < 1:
+        raise ValueError(f"batch_tokens must be 1 or more, got {batch_tokens}")
+    order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
+    while order:
+        n = max(1, batch_tokens // lengths[order[0]])
+        yield order[:n]
+        order = order[n:]
+
+
+def language(code: str) -> str:
+    """Gives the language of a code such as `zh-CN` or `zho_Hans`."""
+    return re.split("[-_]", code.lower())[0]
+
+
+@contextmanager
+def _at_rest(model: Seq2Seq) -> Iterator[None]:
+    """Switches dropout off for a while."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
+
+
+def _ignore(n_lines: int) -> None:
+    """Shows no progress."""

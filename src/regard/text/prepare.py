@@ -1,0 +1,200 @@
+"""From the settings of a corpus to ids that a trainer can read: the whole way, once."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.config import DataSettings, TextSettings
+from regard.text.corpus import check_sources, read_pairs
+from regard.text.fingerprint import fingerprint
+from regard.text.fitting import Fitted, fit_pairs
+from regard.text.ledger import Ledger, Verdict, hash_texts, take_stock
+from regard.text.pair import Pair
+from regard.text.prepared import REPORT, Prepared, open_prepared, write_held, write_train
+from regard.text.report import N_EXAMPLES, WORDS, DataReport, find, write_report
+from regard.text.split import split_valid
+from regard.text.stdin import kept_stdin
+from regard.text.tokenizer import Tokenizer
+from regard.text.vocabulary import LONGEST_PIECE, train_tokenizer
+from regard.text.whole import whole_folder
+
+MARK = "fingerprint.json"
+EVERY = 4096  # pairs between two ticks
+
+Say = Callable[[str], None]
+Tick = Callable[[int], None]
+Examples = dict[Verdict, list[str]]
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be prepared, and who is told of it."""
+
+    data: DataSettings
+    text: TextSettings
+    seed: int
+    say: Say
+    tick: Tick
+
+    def read(self, sources: Sequence[str]) -> Iterator[Pair]:
+        """Reads sources from their beginning."""
+        n = 0
+        for n, pair in enumerate(read_pairs(sources, self.data.src_lang, self.data.tgt_lang), start=1):
+            if n % EVERY == 0:
+                self.tick(EVERY)
+            yield pair
+        self.tick(n % EVERY)
+
+
+@dataclass(frozen=True)
+class Held:
+    """Validation or test text that was given."""
+
+    pairs: list[Pair]
+    n_empty: int
+
+
+def prepare(
+    data: DataSettings,
+    text: TextSettings,
+    folder: Path,
+    say: Say,
+    seed: int,
+    tokenizer: Tokenizer | None = None,
+    tick: Tick = lambda n: None,
+) -> Prepared:
+    """Reads a corpus, cleans it, learns its pieces and stores its ids in `folder/data`, or opens what is there.
+
+    The text is streamed three times: to judge each pair, to learn the pieces, and to encode. In memory are 17 bytes a
+    pair, at most a million sentences for the pieces, and the validation and test text. `tick` is told how many more
+    pairs were read.
+    """
+    _check(data, text)
+    with kept_stdin(data, folder) as kept:
+        mark = fingerprint(kept, text, seed, tokenizer)
+        prepared = _reopen(folder / "data", mark, say)
+        if prepared is None:
+            _make(folder / "data", Job(kept, text, seed, say, tick), tokenizer, mark)
+            prepared = open_prepared(folder / "data")
+    for line in prepared.report.lines():
+        say(line)
+    return prepared
+
+
+def _check(data: DataSettings, text: TextSettings) -> None:
+    if not data.train:
+        raise ValueError("data.train must name the training text, got nothing")
+    if text.max_len < 1:
+        raise ValueError(f"text.max_len must be 1 or more, got {text.max_len}")
+    if text.max_ratio < 1:
+        raise ValueError(f"text.max_ratio must be 1 or more, got {text.max_ratio}")
+    if not 0 <= text.sampling <= 1:
+        raise ValueError(f"text.sampling must lie in 0 … 1, got {text.sampling}")
+    check_sources((*data.train, *data.valid, *data.test))
+
+
+def _reopen(folder: Path, mark: str, say: Say) -> Prepared | None:
+    path = folder / MARK
+    if not path.is_file() or path.read_text(encoding="utf-8") != mark:
+        return None
+    try:
+        prepared = open_prepared(folder)
+    except ValueError as error:
+        say(f"preparing the text anew: {error}")
+        return None
+    say(f"the text in {folder} is used again, nothing has changed")
+    return prepared
+
+
+def _make(target: Path, job: Job, tokenizer: Tokenizer | None, mark: str) -> None:
+    valid, test = _read_held(job, "data.valid"), _read_held(job, "data.test")
+    ledger = _judge(job, valid, test)
+    if tokenizer is None:
+        kept = ledger.select(job.read(job.data.train), Verdict.TRAIN)
+        tokenizer = train_tokenizer(((pair.src, pair.tgt) for pair in kept), job.text, job.say, job.seed)
+    job.say(f"encoding {ledger.count(Verdict.TRAIN):,} pairs")
+    with whole_folder(target) as draft:
+        report = _write(draft, job, ledger, tokenizer, (valid, test))
+        write_report(report, draft / REPORT)
+        tokenizer.save(draft)
+        (draft / MARK).write_text(mark, encoding="utf-8")
+
+
+def _read_held(job: Job, setting: str) -> Held:
+    sources = job.data.valid if setting == "data.valid" else job.data.test
+    pairs = list(job.read(sources))
+    full = [pair for pair in pairs if pair.src and pair.tgt]
+    if sources and not full:
+        raise ValueError(f"{', '.join(sources)}: {setting} must have 1 pair or more, got {len(pairs)} with empty sides")
+    return Held(full, len(pairs) - len(full))
+
+
+def _judge(job: Job, valid: Held, test: Held) -> Ledger:
+    """Says of each training pair where it goes, as far as characters can tell."""
+    job.say(f"reading {', '.join(job.data.train)}")
+    # A side of more characters has too many pieces, whatever the pieces are.
+    ledger = take_stock(job.read(job.data.train), job.text.max_len * LONGEST_PIECE)
+    if not len(ledger.verdicts):
+        raise ValueError(f"{', '.join(job.data.train)}: the text must have pairs of sentences, got an empty file")
+    for held, verdict in ((test, Verdict.IN_TEST), (valid, Verdict.IN_VALID)):
+        src, tgt = hash_texts(pair.src for pair in held.pairs), hash_texts(pair.tgt for pair in held.pairs)
+        ledger = ledger.struck(ledger.sharing(src, tgt), verdict)
+    if not job.data.valid:
+        ledger = split_valid(ledger, job.data.valid_size)
+    if ledger.count(Verdict.TRAIN) < 2:
+        raise ValueError(_too_few(job, ledger))
+    return ledger
+
+
+def _too_few(job: Job, ledger: Ledger) -> str:
+    found = "; ".join(f"{finding.count} {finding.what}" for finding in find(ledger, {}) if finding.count)
+    return (
+        f"{', '.join(job.data.train)}: 2 training pairs or more must be left, "
+        f"got {ledger.count(Verdict.TRAIN)} of {len(ledger.verdicts)} ({found or 'none was left out'}); add text"
+    )
+
+
+def _write(draft: Path, job: Job, ledger: Ledger, tokenizer: Tokenizer, held: tuple[Held, Held]) -> DataReport:
+    """Writes the stores and sentences of all splits."""
+    vocab_size = max(tokenizer.vocab_size("src"), tokenizer.vocab_size("tgt"))
+    examples: Examples = defaultdict(list)
+    pairs = _noted(job.read(job.data.train), ledger, examples)
+    fitted = fit_pairs(ledger.select(pairs, Verdict.TRAIN, Verdict.VALID), tokenizer, job.text)
+    split = write_train(draft, ledger, _noted_misfits(fitted, examples), vocab_size)
+    valid, test = (list(fit_pairs(each.pairs, tokenizer, job.text)) for each in held)
+    valid = valid or split
+    write_held(draft / "valid", valid, vocab_size)
+    write_held(draft / "test", test, vocab_size)
+    if ledger.count(Verdict.TRAIN) < 2:
+        raise ValueError(_too_few(job, ledger))
+    if all(item.verdict is not Verdict.TRAIN for item in valid):
+        raise ValueError(
+            f"validation must have 1 pair or more with at most {job.text.max_len} pieces a side, got 0 of "
+            f"{len(valid)}; raise text.max_len"
+        )
+    return DataReport(
+        read=len(ledger.verdicts),
+        train=ledger.count(Verdict.TRAIN),
+        valid=len(valid),
+        test=len(test),
+        valid_is_split=not job.data.valid,
+        left_out=find(ledger, examples),
+        held_empty=sum(each.n_empty for each in held),
+    )
+
+
+def _noted(pairs: Iterable[Pair], ledger: Ledger, examples: Examples) -> Iterator[Pair]:
+    """Passes pairs on, and notes where the first of each kind that is left out stand."""
+    wanted = {int(place): verdict for verdict in WORDS for place in ledger.places(verdict)[:N_EXAMPLES]}
+    for n, pair in enumerate(pairs):
+        if n in wanted:
+            examples[wanted[n]].append(pair.where)
+        yield pair
+
+
+def _noted_misfits(fitted: Iterable[Fitted], examples: Examples) -> Iterator[Fitted]:
+    for item in fitted:
+        if item.verdict is not Verdict.TRAIN and len(examples[item.verdict]) < N_EXAMPLES:
+            examples[item.verdict].append(item.pair.where)
+        yield item

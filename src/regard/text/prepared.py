@@ -1,0 +1,73 @@
+"""A corpus that is ready for training, as a folder."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from regard.text.fitting import Fitted
+from regard.text.ledger import Ledger, Verdict
+from regard.text.report import DataReport, read_report
+from regard.text.store import IdStore, write_store
+from regard.text.tokenizer import Tokenizer
+from regard.text.tsv import read_tsv
+
+REPORT = "report.json"
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """All that a trainer needs to know of a text.
+
+    The stores are for the loss and leave out pairs that do not fit into a model; the lists of sentences are for
+    scores, and hold given validation and test text in full. Without test text both are empty.
+    """
+
+    tokenizer: Tokenizer
+    train: IdStore
+    valid: IdStore
+    test: IdStore
+    valid_pairs: list[tuple[str, str]]
+    test_pairs: list[tuple[str, str]]
+    report: DataReport
+
+
+def open_prepared(folder: Path) -> Prepared:
+    """Opens what `prepare` made."""
+    return Prepared(
+        tokenizer=Tokenizer.load(folder),
+        train=IdStore(folder / "train"),
+        valid=IdStore(folder / "valid"),
+        test=IdStore(folder / "test"),
+        valid_pairs=_read_sentences(folder / "valid.tsv"),
+        test_pairs=_read_sentences(folder / "test.tsv"),
+        report=read_report(folder / REPORT),
+    )
+
+
+def write_train(folder: Path, ledger: Ledger, fitted: Iterable[Fitted], vocab_size: int) -> list[Fitted]:
+    """Stores the pairs for training and gives back those for validation; the ledger learns which do not fit."""
+    split: list[Fitted] = []
+    with write_store(folder / "train", vocab_size) as store:
+        for place, item in zip(ledger.places(Verdict.TRAIN, Verdict.VALID), fitted, strict=True):
+            if item.verdict is not Verdict.TRAIN:
+                ledger.verdicts[place] = item.verdict
+            elif ledger.verdicts[place] == Verdict.VALID:
+                split.append(item)
+            else:
+                store.add(item.src, item.tgt)
+    return split
+
+
+def write_held(folder: Path, fitted: Sequence[Fitted], vocab_size: int) -> None:
+    """Stores the pairs that fit in `folder`, and the sentences of all in a file beside it."""
+    with write_store(folder, vocab_size) as store:
+        for item in fitted:
+            if item.verdict is Verdict.TRAIN:
+                store.add(item.src, item.tgt)
+    lines = (f"{item.pair.src}\t{item.pair.tgt}\n" for item in fitted)
+    with folder.with_suffix(".tsv").open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(lines)
+
+
+def _read_sentences(path: Path) -> list[tuple[str, str]]:
+    return [(pair.src, pair.tgt) for pair in read_tsv(str(path))]

@@ -1,0 +1,129 @@
+"""Strings to ids of subword pieces, and back."""
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from threading import Lock
+from typing import ClassVar, Literal
+
+import sentencepiece
+
+from regard.text.pair import normalise
+from regard.text.whole import whole_file
+
+Side = Literal["src", "tgt"]
+JOINT = "tokenizer.model"
+SEPARATE = ("tokenizer.src.model", "tokenizer.tgt.model")
+# The library has one seed for the whole process, which counts for a thread only before that thread's first draw.
+_SEEDING = Lock()
+
+
+@dataclass(frozen=True, eq=False)
+class Tokenizer:
+    """SentencePiece models for the two sides, one and the same where the vocabulary is joint.
+
+    Text is normalised on the way in, so `decode(encode(text, side), side) == normalise(text)` wherever no piece is
+    unknown; with byte fallback none is. Beginnings and ends of sentences are not added here.
+    """
+
+    models: tuple[bytes, ...]  # as SentencePiece writes them: one for both sides, or source and target
+
+    pad_id: ClassVar[int] = 0
+    unk_id: ClassVar[int] = 1
+    bos_id: ClassVar[int] = 2
+    eos_id: ClassVar[int] = 3
+
+    def __post_init__(self) -> None:
+        assert len(self.models) in {1, 2}, "a tokenizer has one model or two"
+        processors = [_processor(model) for model in self.models]
+        object.__setattr__(self, "_processors", {"src": processors[0], "tgt": processors[-1]})
+
+    @property
+    def joint(self) -> bool:
+        """Tells whether both sides share one vocabulary."""
+        return len(self.models) == 1
+
+    def vocab_size(self, side: Side) -> int:
+        """Gives the number of ids of a side."""
+        return self._side(side).vocab_size()
+
+    def encode(self, text: str, side: Side) -> list[int]:
+        """Cuts a text into its likeliest pieces."""
+        return self._side(side).encode(normalise(text))
+
+    def encode_batch(self, texts: Iterable[str], side: Side) -> list[list[int]]:
+        """Cuts many texts, on all cores."""
+        return self._side(side).encode([normalise(text) for text in texts])
+
+    def sample(self, texts: Sequence[str], side: Side, strength: float, seed: int) -> list[list[int]]:
+        """Cuts texts by chance: unigram sampling with alpha (Kudo 2018, arXiv:1804.10959) or BPE dropout
+        (Provilkov et al. 2020, arXiv:1910.13267), whichever the model is made for; the same for the same seed.
+        """
+        if not 0 <= strength <= 1:
+            raise ValueError(f"the strength of sampling must lie in 0 … 1, got {strength}")
+        if not 0 <= seed < 2**32 - 1:
+            raise ValueError(f"a seed of sampling must lie in 0 … {2**32 - 2}, got {seed}")
+        draw = partial(self._side(side).encode, enable_sampling=True, nbest_size=-1, alpha=strength)
+        with _SEEDING, ThreadPoolExecutor(1) as fresh_thread:
+            sentencepiece.set_random_generator_seed(seed)
+            return fresh_thread.submit(lambda: [draw(normalise(text)) for text in texts]).result()
+
+    def decode(self, ids: Sequence[int], side: Side = "tgt") -> str:
+        """Puts pieces together; padding, beginnings and ends vanish, an unknown piece is shown as ⁇."""
+        return self._side(side).decode(self._checked(ids, side))
+
+    def pieces(self, ids: Sequence[int], side: Side) -> list[str]:
+        """Names the piece of each id; ▁ is a space."""
+        return self._side(side).id_to_piece(self._checked(ids, side))
+
+    def save(self, folder: Path) -> None:
+        """Writes one file for a joint vocabulary, or two."""
+        names = (JOINT,) if self.joint else SEPARATE
+        for name, model in zip(names, self.models, strict=True):
+            with whole_file(folder / name) as draft:
+                draft.write_bytes(model)
+        for name in {JOINT, *SEPARATE} - set(names):
+            (folder / name).unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, folder: Path) -> "Tokenizer":
+        """Reads what `save` wrote."""
+        names = (JOINT,) if (folder / JOINT).exists() else SEPARATE
+        models = tuple(_read(folder / name) for name in names)
+        return cls(models)
+
+    def _side(self, side: Side) -> sentencepiece.SentencePieceProcessor:
+        return self._processors[side]  # pyright: ignore[reportAttributeAccessIssue]
+
+    def _checked(self, ids: Sequence[int], side: Side) -> list[int]:
+        plain, size = [int(i) for i in ids], self.vocab_size(side)
+        if wrong := [i for i in plain if not 0 <= i < size]:
+            raise ValueError(f"ids must lie in 0 … {size - 1}, got {wrong[0]}")
+        return plain
+
+
+def _read(path: Path) -> bytes:
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file; a tokenizer is {JOINT}, or {' and '.join(SEPARATE)}")
+    model = path.read_bytes()
+    try:
+        _processor(model)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    return model
+
+
+def _processor(model: bytes) -> sentencepiece.SentencePieceProcessor:
+    try:
+        processor = sentencepiece.SentencePieceProcessor(model_proto=model) if model else None
+    except RuntimeError as error:
+        raise ValueError(f"a tokenizer must be a whole SentencePiece model, got {len(model)} other bytes") from error
+    if processor is None:
+        raise ValueError("a tokenizer must be a whole SentencePiece model, got an empty file")
+    found = [processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()]
+    expected = [Tokenizer.pad_id, Tokenizer.unk_id, Tokenizer.bos_id, Tokenizer.eos_id]
+    if found != expected:
+        raise ValueError(f"the ids of padding, unknown, beginning and end must be {expected}, got {found}")
+    return processor

@@ -1,0 +1,84 @@
+"""One process among several: who am I, and how do gradients meet."""
+
+import os
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+@dataclass(frozen=True)
+class Team:
+    """This process's place among those that `torchrun` started; alone if none did."""
+
+    rank: int = 0
+    world: int = 1
+    restarts: int = 0  # how often torchrun has started the team anew after a failure
+
+    @property
+    def leads(self) -> bool:
+        """Tells whether this process is the one that writes files and speaks."""
+        return self.rank == 0
+
+
+def join_team(device: torch.device) -> Team:
+    """Joins the processes that torchrun announced in the environment."""
+    world = int(os.environ.get("WORLD_SIZE", "1"))
+    if world == 1:
+        return Team()
+    if not dist.is_initialized():
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    return Team(dist.get_rank(), world, int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")))
+
+
+def leave_team(team: Team) -> None:
+    """Parts from the others."""
+    if team.world > 1 and dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def wrap(model: nn.Module, team: Team, shard: bool) -> nn.Module:
+    """Makes gradients meet: averaged over copies (DDP), or parameters cut into shards (FSDP2)."""
+    if shard:
+        return _sharded(model, team)
+    if team.world == 1:
+        return model
+    return DistributedDataParallel(model)
+
+
+def wait(team: Team) -> None:
+    """Waits until every process has come here."""
+    if team.world > 1:
+        dist.barrier()
+
+
+def from_leader(value: float, team: Team) -> float:
+    """Gives every process the leader's number."""
+    if team.world == 1:
+        return value
+    box = torch.tensor([value], dtype=torch.float64)
+    if dist.get_backend() == "nccl":
+        box = box.cuda()
+    dist.broadcast(box, src=0)
+    return float(box)
+
+
+def total(value: torch.Tensor, team: Team) -> torch.Tensor:
+    """Adds up a tensor over all processes."""
+    if team.world > 1:
+        value = value.clone()
+        dist.all_reduce(value)
+    return value
+
+
+def _sharded(model: nn.Module, team: Team) -> nn.Module:
+    if team.world == 1:
+        raise ValueError("train.shard needs several processes: start them with torchrun")
+    from torch.distributed.fsdp import fully_shard
+
+    for layer in [*model.encoder.layers, *model.decoder.layers]:  # pyright: ignore
+        fully_shard(layer)
+    fully_shard(model)
+    return model

@@ -1,0 +1,77 @@
+"""From what a user says to the settings of a run, and to a folder that may be written."""
+
+import shutil
+import tomllib
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from regard.config import Settings, merged, override, preset, settings
+from regard.text.corpus import read_pairs
+from regard.text.language import guess_language
+from regard.train.train import settings_of
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The text a user named, and its languages if they were."""
+
+    train: tuple[str, ...]
+    valid: tuple[str, ...]
+    test: tuple[str, ...]
+    src_lang: str | None
+    tgt_lang: str | None
+
+
+def start_run(
+    folder: Path, sources: Sources, said: tuple[str, str, Path | None, tuple[str, ...]], resume: bool, overwrite: bool
+) -> Settings:
+    """Gives the settings of a new run, or of the one to go on with; an existing run is not overwritten unless told."""
+    if resume and overwrite:
+        raise ValueError("--resume and --overwrite exclude each other: go on with the run, or replace it")
+    if resume:
+        return settings_of(folder)
+    taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+    if taken and not overwrite:
+        raise ValueError(
+            f"{folder}: there is something here already: --resume goes on with it, --overwrite replaces it"
+        )
+    made = settings(Settings, _tables(sources, *said))
+    if taken:
+        shutil.rmtree(folder)
+    return made
+
+
+def _tables(sources: Sources, size: str, family: str, config: Path | None, sets: tuple[str, ...]) -> dict[str, Any]:
+    """Lays over each other: preset, file, command line."""
+    file = {} if config is None else _read(config)
+    given = {"train": sources.train, "valid": sources.valid, "test": sources.test}
+    data = {name: list(values) for name, values in given.items() if values}
+    tables = merged(preset(size, family), file, {"data": data}, *(override(text) for text in sets))
+    if not tables["data"].get("train"):
+        raise ValueError("there is no text to learn from: name it with --data")
+    return merged(tables, {"data": _languages(sources, tables["data"])})
+
+
+def _languages(sources: Sources, data: dict[str, Any]) -> dict[str, str]:
+    """Gives the languages: those said, else those that the script of the first lines tells."""
+    named = {
+        "src_lang": sources.src_lang or data.get("src_lang"),
+        "tgt_lang": sources.tgt_lang or data.get("tgt_lang"),
+    }
+    if all(named.values()) or "-" in data["train"]:
+        return {key: value for key, value in named.items() if value}
+    first = list(islice(read_pairs(data["train"], named["src_lang"] or "src", named["tgt_lang"] or "tgt"), 200))
+    guessed = {
+        "src_lang": guess_language([pair.src for pair in first]) or "src",
+        "tgt_lang": guess_language([pair.tgt for pair in first]) or "tgt",
+    }
+    return {key: value or guessed[key] for key, value in named.items()}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{path}: {error}") from error

@@ -1,0 +1,134 @@
+"""One call from settings to a model in a folder."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from regard.checkpoint import CONFIG, SCORES, fill, load_model, read_json, save_model, write_json
+from regard.config import Settings, settings
+from regard.decode.translator import Translator
+from regard.score.bleu import Scores, score
+from regard.text.prepare import prepare
+from regard.text.prepared import Prepared
+from regard.train.average import average_states
+from regard.train.distributed import Team, join_team, leave_team, wait
+from regard.train.loop import judge, learn, save
+from regard.train.run import Run, choose_device, open_run, resolve
+from regard.train.state import Progress, checkpoints
+from regard.train.validate import validate
+from regard.train.vectors import start_from_vectors
+from regard.train.watch import Watch
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended."""
+
+    reason: str
+    progress: Progress
+    best: dict[str, float]
+    test: Scores | None
+
+
+def train(made: Settings, folder: Path, draw: Callable[[Progress], None]) -> Outcome:
+    """Prepares the text, learns until there is a reason to stop, and leaves the best model in `folder/model`."""
+    device = choose_device(made.train.device)
+    made = resolve(made, device)
+    team = join_team(device)
+    was_there = folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with Watch(folder, made.train.max_steps, team.leads, draw) as watch:
+            prepared = _prepare(made, folder, team, watch)
+            run = open_run(folder, made, prepared, team, device, watch)
+            _announce(run)
+            reason = learn(run)
+            return _finish(run, reason)
+    except ValueError:
+        if not was_there and team.leads and not checkpoints(folder / "checkpoints"):
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    finally:
+        leave_team(team)
+
+
+def settings_of(folder: Path) -> Settings:
+    """Reads the settings that a run was started with."""
+    if not (folder / CONFIG).exists():
+        raise ValueError(f"{folder}: there is no run to go on with here (no {CONFIG})")
+    return settings(Settings, read_json(folder / CONFIG).get("settings", {}))
+
+
+def _prepare(made: Settings, folder: Path, team: Team, watch: Watch) -> Prepared:
+    """Lets the leader prepare while the others wait, and then read what it made."""
+    if not team.leads:
+        wait(team)
+    prepared = prepare(made.data, made.text, folder, watch.say if team.leads else _silent, made.train.seed)
+    if team.leads:
+        wait(team)
+    return prepared
+
+
+def _announce(run: Run) -> None:
+    n = sum(parameter.numel() for parameter in run.model.parameters())
+    where = f"{run.device}, {run.settings.train.precision}" + (
+        f", {run.team.world} processes" if run.team.world > 1 else ""
+    )
+    run.watch.say(f"{run.settings.model.family} with {n:,} parameters on {where}")
+    if run.progress.step:
+        run.watch.say(f"going on from step {run.progress.step}")
+    elif run.settings.train.vectors != "random":
+        run.watch.say(f"learning {run.settings.train.vectors} vectors")
+        start_from_vectors(run.model, run.prepared.train, run.settings.train.vectors, run.settings.train.seed)
+
+
+def _finish(run: Run, reason: str) -> Outcome:
+    """Judges the last step, tries the mean of the last checkpoints, and scores the test text."""
+    run.watch.say(f"stopped: {reason}")
+    if not run.progress.valid or run.progress.valid[-1]["step"] != run.progress.step:
+        judge(run)
+    save(run)
+    if run.team.leads:
+        _try_average(run)
+    best = read_json(run.folder / "model" / SCORES)
+    test = _test(run) if run.team.leads else None
+    if test is not None:
+        write_json(run.folder / "model" / SCORES, {**best, "test": asdict(test)})
+    return Outcome(reason, run.progress, best["valid"], test)
+
+
+def _try_average(run: Run) -> None:
+    places = checkpoints(run.folder / "checkpoints")[-run.settings.train.average :]
+    if run.settings.train.average < 2 or len(places) < 2:
+        return
+    checkpoint = replace(run.checkpoint(), model=load_model(run.folder / "model").model)
+    fill(checkpoint.model, average_states(places), places[-1])
+    n = run.settings.train.valid_sentences
+    found = validate(checkpoint, run.prepared.valid, run.prepared.valid_pairs[:n])
+    value = found.bleu if run.settings.train.stop_on == "bleu" else -found.loss
+    run.watch.say(f"mean of {len(places)} checkpoints: validation loss {found.loss:.3f}, BLEU {found.bleu:.2f}")
+    if run.progress.best is None or value > run.progress.best:
+        scores = {"loss": found.loss, "bleu": found.bleu, "chrf": found.chrf}
+        save_model(
+            run.folder / "model", checkpoint, {"valid": scores, "step": run.progress.step, "averaged": len(places)}
+        )
+
+
+def _test(run: Run) -> Scores | None:
+    pairs = run.prepared.test_pairs
+    if not pairs:
+        return None
+    run.watch.say(f"translating {len(pairs):,} test sentences")
+    checkpoint = load_model(run.folder / "model")
+    checkpoint.model.to(run.device)
+    found = Translator.of(checkpoint).translate([src for src, _ in pairs], run.settings.decode)
+    result = score([one.text for one in found], [tgt for _, tgt in pairs], run.settings.data.tgt_lang)
+    run.watch.say(
+        f"test BLEU {result.bleu:.2f} ({result.bleu_signature}), chrF {result.chrf:.2f} ({result.chrf_signature})"
+    )
+    return result
+
+
+def _silent(message: str) -> None:
+    pass

@@ -4,6 +4,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.model.dropout import Dropout
 from regard.position import Position
 
 
@@ -14,7 +15,7 @@ class Embedding(nn.Module):
         super().__init__()
         self.table = table
         self.position = position
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, ids: Int[Tensor, "B T"], positions: Int[Tensor, "#B T"]) -> Float[Tensor, "B T D"]:
         vectors = self.table(ids) * self.table.embedding_dim**0.5

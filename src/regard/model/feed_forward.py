@@ -5,6 +5,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.config import choose
+from regard.model.dropout import Dropout
 
 ACTIVATION = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}
 
@@ -17,7 +18,7 @@ class FeedForward(nn.Module):
         self.activation = choose(ACTIVATION, activation, "activation")
         self.inner = nn.Linear(d_model, d_ff)
         self.outer = nn.Linear(d_ff, d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         for layer in (self.inner, self.outer):
             nn.init.xavier_uniform_(layer.weight)
             nn.init.zeros_(layer.bias)

@@ -10,6 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from regard.attention import Attention
 from regard.batch import Batch, Source
 from regard.mask import Mask
+from regard.model.dropout import Dropout
 from regard.model.embedding import Embedding, Output
 from regard.model.seq2seq import Seq2Seq, State
 
@@ -59,17 +60,17 @@ class Recurrent(Seq2Seq):
         self.decoder = decoder
         self.first = nn.Linear(encoder.hidden_size * 2, decoder.hidden_size * decoder.num_layers)
         self.mix = nn.Linear(decoder.hidden_size * 2, output.table.embedding_dim)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.output = output
 
-    def forward(self, batch: Batch) -> Float[Tensor, "B T V"]:
+    def features(self, batch: Batch) -> Float[Tensor, "B T D"]:
         state = self.start(batch.src, 1)
         words = self.tgt(batch.tgt.read, batch.tgt.positions)
         written = []
         for t in range(words.shape[1]):
             x, state = self._write(words[:, t], state)
             written.append(x)
-        return self.output(torch.stack(written, dim=1))
+        return torch.stack(written, dim=1)
 
     def start(self, src: Source, n_hypotheses: int) -> RecurrentState:
         words = self.src(src.ids, src.positions)

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from regard.model.dropout import Dropout
+
 
 class Residual(nn.Module):
     """`norm(x + dropout(f(x)))`, or with the norm before the sub-layer `x + dropout(f(norm(x)))` (arXiv:2002.04745)."""
@@ -13,7 +15,7 @@ class Residual(nn.Module):
         super().__init__()
         self.norm = norm
         self.norm_first = norm_first
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(
         self,

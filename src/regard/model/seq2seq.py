@@ -6,6 +6,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.batch import Batch, Source
+from regard.model.embedding import Output
 
 
 class State(ABC):
@@ -23,9 +24,15 @@ class State(ABC):
 class Seq2Seq(nn.Module, ABC):
     """A model that reads one sentence and writes another."""
 
+    output: Output
+
     @abstractmethod
+    def features(self, batch: Batch) -> Float[Tensor, "B T D"]:
+        """Gives the vectors from which the next target tokens are read, the tokens before them given."""
+
     def forward(self, batch: Batch) -> Float[Tensor, "B T V"]:
-        """Gives the logits of every next target token, the tokens before it given (teacher forcing)."""
+        """Gives the logits of every next target token (teacher forcing)."""
+        return self.output(self.features(batch))
 
     @abstractmethod
     def start(self, src: Source, n_hypotheses: int) -> State:

@@ -51,12 +51,12 @@ class Transformer(Seq2Seq):
         self.decoder = decoder
         self.output = output
 
-    def forward(self, batch: Batch) -> Float[Tensor, "B T V"]:
+    def features(self, batch: Batch) -> Float[Tensor, "B T D"]:
         src, tgt = batch.src, batch.tgt
         memory = self.decoder.remember(self.read(src))
         x = self.tgt(tgt.read, tgt.positions)
         x, _ = self.decoder(x, tgt.positions, (tgt.mask, src.mask), memory, tgt.real)
-        return self.output(x)
+        return x
 
     def read(self, src: Source) -> Float[Tensor, "B S D"]:
         """Gives the encoder's output for each source token."""

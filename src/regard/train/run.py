@@ -12,6 +12,7 @@ from regard.config import Settings, choose
 from regard.model import Seq2Seq
 from regard.text.prepare import Prepared
 from regard.train.distributed import Team, wrap
+from regard.train.learner import Learner
 from regard.train.schedule import check_schedule
 from regard.train.state import Ema, Progress, checkpoints, load_state
 from regard.train.step import make_optimiser
@@ -83,5 +84,5 @@ def open_run(
     progress = load_state(saved[-1], model, optimiser, ema, team.rank) if saved else Progress()
     if team.leads and not saved:
         write_json(folder / "config.json", {"settings": settings_table(settings)})
-    learner = wrap(model, team, settings.train.shard)
+    learner = wrap(Learner(model, settings.train.label_smoothing), team, settings.train.shard)
     return Run(folder, settings, prepared, model, learner, optimiser, ema, progress, team, device, watch)

@@ -7,10 +7,20 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
-from regard.checkpoint import fill, read_json, read_tensors, unique_tensors, whole_folder, write_json
+from regard.checkpoint import (
+    fill,
+    gathered,
+    put,
+    read_json,
+    read_tensors,
+    unique_tensors,
+    write_json,
+    write_tensors,
+)
+from regard.text.whole import standing, whole_folder
 
 STATE, PROGRESS = "state.safetensors", "progress.json"
 
@@ -27,6 +37,8 @@ class Progress:
     best: float | None = None  # the best validation so far, larger being better
     best_step: int = 0
     bad: int = 0  # validations since
+    judged: int = 0  # step of the newest validation
+    unreported: tuple[float, int] = (0.0, 0)  # sum of losses and tokens since the last entry of `losses`
     losses: list[tuple[int, float]] = field(default_factory=list)  # (step, mean loss since the last entry)
     valid: list[dict[str, float]] = field(default_factory=list)
 
@@ -43,10 +55,16 @@ class Ema:
         """Moves the mean towards the parameters, faster in the first steps, whose past is worth little."""
         decay = min(self.decay, (1 + step) / (10 + step))
         for name, tensor in unique_tensors(model).items():
+            mean = local(self.mean[name])
             if tensor.is_floating_point():
-                self.mean[name].lerp_(tensor, 1 - decay)
+                mean.lerp_(local(tensor), 1 - decay)
             else:
-                self.mean[name].copy_(tensor)
+                mean.copy_(local(tensor))
+
+
+def local(tensor: Tensor) -> Tensor:
+    """Gives what this process holds of a tensor."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
 def save_state(
@@ -57,41 +75,45 @@ def save_state(
     progress: Progress,
     write: bool = True,
 ) -> None:
-    """Writes one checkpoint into the run's folder, whole or not at all; shards are gathered by all processes first."""
+    """Writes one checkpoint into the run's folder, whole or not at all; shards are gathered by all processes first.
+
+    Random numbers are not part of it: every step draws its own from the seed and its number.
+    """
     tensors = {f"model.{name}": tensor for name, tensor in unique_tensors(model).items()}
     tensors |= {} if ema is None else {f"ema.{name}": tensor for name, tensor in ema.mean.items()}
-    tensors |= optimiser_tensors(model, optimiser)
-    tensors["random.cpu"] = torch.get_rng_state()
-    if torch.cuda.is_available():
-        tensors["random.cuda"] = torch.cuda.get_rng_state()
+    tensors = gathered(tensors | optimiser_tensors(model, optimiser))
     if write:
         with whole_folder(folder / f"step-{progress.step:08d}") as part:
-            save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, part / STATE)
+            write_tensors(part / STATE, tensors)
             write_json(part / PROGRESS, asdict(progress))
 
 
-def load_state(
-    place: Path, model: nn.Module, optimiser: torch.optim.Optimizer, ema: Ema | None, rank: int = 0
-) -> Progress:
-    """Puts a checkpoint back: parameters, optimiser, averages, random numbers, and where the run stood."""
+def load_state(place: Path, model: nn.Module, optimiser: torch.optim.Optimizer, ema: Ema | None) -> Progress:
+    """Puts a checkpoint back: parameters, optimiser, averages, and where the run stood."""
     path = place / STATE
-    groups: dict[str, dict[str, Tensor]] = {"model": {}, "ema": {}, "adam": {}, "random": {}}
+    groups: dict[str, dict[str, Tensor]] = {"model": {}, "ema": {}, "adam": {}}
     for name, tensor in read_tensors(path).items():
         kind, _, rest = name.partition(".")
+        if kind not in groups:
+            raise ValueError(f"{path}: this is no state of a run, it holds {name!r}")
         groups[kind][rest] = tensor
     fill(model, groups["model"], path)
     if ema is not None:
-        for name, mean in ema.mean.items():
-            mean.copy_(groups["ema"][name])
+        for name, mean in ema.mean.items():  # a mean that is asked for now begins here
+            put(mean, groups["ema"].get(name, groups["model"][name]))
     put_optimiser(model, optimiser, groups["adam"])
-    saved = read_json(place / PROGRESS)
-    saved["losses"] = [(int(step), float(loss)) for step, loss in saved["losses"]]
-    torch.set_rng_state(groups["random"]["cpu"])
-    if torch.cuda.is_available() and "cuda" in groups["random"]:
-        torch.cuda.set_rng_state(groups["random"]["cuda"])
-    if rank:  # the state that was saved is the leader's; the others must not drop out the same features
-        torch.manual_seed(1_000_003 * rank + saved["step"])
-    return Progress(**saved)
+    return read_progress(place / PROGRESS)
+
+
+def read_progress(path: Path) -> Progress:
+    """Reads where a run stood."""
+    saved = read_json(path)
+    try:
+        saved["losses"] = [(int(step), float(loss)) for step, loss in saved["losses"]]
+        saved["unreported"] = tuple(saved["unreported"])
+        return Progress(**saved)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: this does not say where a run stood ({error!r})") from error
 
 
 def optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -103,25 +125,28 @@ def optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer) -> dic
     return tensors
 
 
+@torch.no_grad()
 def put_optimiser(model: nn.Module, optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
     """Gives the optimiser its memory back."""
     for name, parameter in model.named_parameters():
-        found = {
-            key: tensors[f"{key}.{name}"] for key in ("step", "exp_avg", "exp_avg_sq") if f"{key}.{name}" in tensors
-        }
-        if found:
-            optimiser.state[parameter] = {
-                key: value.to(parameter.device if key != "step" else value.device) for key, value in found.items()
-            }
+        for key in ("step", "exp_avg", "exp_avg_sq"):
+            saved = tensors.get(f"{key}.{name}")
+            if saved is not None and key == "step":
+                optimiser.state[parameter][key] = saved.clone()
+            elif saved is not None:
+                optimiser.state[parameter][key] = torch.zeros_like(parameter)
+                put(optimiser.state[parameter][key], saved)
 
 
 def checkpoints(folder: Path) -> list[Path]:
     """Lists the complete checkpoints of a run, oldest first."""
-    found = [path for path in folder.glob("step-*") if re.fullmatch(r"step-\d{8}", path.name)]
-    return sorted(found, key=lambda path: path.name)
+    names = {path.name.removesuffix(".old") for path in folder.glob("step-*")}
+    return [standing(folder / name) for name in sorted(names) if re.fullmatch(r"step-\d{8}", name)]
 
 
 def forget_old(folder: Path, keep: int) -> None:
-    """Removes all but the newest checkpoints."""
-    for path in checkpoints(folder)[:-keep]:
-        shutil.rmtree(path)
+    """Removes all but the newest checkpoints, and what a run that was killed left half-written."""
+    kept = checkpoints(folder)[-keep:]
+    for path in folder.glob("step-*"):
+        if path not in kept:
+            shutil.rmtree(path)

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 from regard.batch import Batch
 from regard.config import TrainSettings
 from regard.train.distributed import Team
-from regard.train.loss import smoothed_cross_entropy
 
 
 def make_optimiser(model: nn.Module, settings: TrainSettings) -> torch.optim.AdamW:
@@ -22,7 +21,7 @@ def make_optimiser(model: nn.Module, settings: TrainSettings) -> torch.optim.Ada
 
 
 def run_step(
-    model: nn.Module,
+    learner: nn.Module,
     optimiser: torch.optim.Optimizer,
     batches: Sequence[Batch],
     n_tokens: int,
@@ -39,14 +38,13 @@ def run_step(
         group["lr"] = lr
     optimiser.zero_grad(set_to_none=True)
     told = []
-    device = next(model.parameters()).device
+    device = next(learner.parameters()).device
     with torch.autocast(device.type, torch.bfloat16, enabled=settings.precision == "bfloat16"):
         for batch in batches:
-            logits = model(batch)
-            loss, plain = smoothed_cross_entropy(logits, batch.tgt.say, batch.tgt.real, settings.label_smoothing)
+            loss, plain = learner(batch)
             (loss * (team.world / n_tokens)).backward()
             told.append(plain)
     if settings.clip is not None:
-        nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
+        nn.utils.clip_grad_norm_(learner.parameters(), settings.clip)
     optimiser.step()
     return torch.stack(told).sum()

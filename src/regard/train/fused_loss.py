@@ -1,0 +1,76 @@
+"""The output layer and its loss in one pass over blocks of tokens: no table of logits, forward or backward."""
+
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+# Logits in one block: small enough for a CPU's cache, large enough for a quick matrix product.
+BLOCK = {"cpu": 2**21, "cuda": 2**27}
+
+
+def linear_cross_entropy(
+    x: Float[Tensor, "B T D"],
+    table: Float[Tensor, "V D"],
+    say: Int[Tensor, "B T"],
+    real: Bool[Tensor, "B T"],
+    smoothing: float,
+) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    """Gives what `smoothed_cross_entropy(x @ tableᵀ, …)` gives, with memory for one block of logits.
+
+    The gradient of the logits, `softmax − target`, is known as soon as they are, so each block is multiplied out while
+    it is still in the cache; the backward pass only scales (as in arXiv:2410.10989).
+    """
+    return LinearCrossEntropy.apply(x.flatten(0, 1), table, say.flatten(), real.flatten(), smoothing)
+
+
+class LinearCrossEntropy(torch.autograd.Function):
+    """Sums of the smoothed and of the plain loss over real tokens."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, table: Tensor, say: Tensor, real: Tensor, smoothing: float
+    ) -> tuple[Tensor, Tensor]:
+        if torch.is_autocast_enabled(x.device.type):
+            kind = torch.get_autocast_dtype(x.device.type)
+            x, weights = x.to(kind), table.to(kind)
+        else:
+            weights = table
+        d_x, d_table = torch.empty_like(x), torch.zeros_like(table)
+        rows = max(1, BLOCK["cuda" if x.is_cuda else "cpu"] // len(table))
+        sums = []
+        for start in range(0, len(x), rows):
+            at = slice(start, start + rows)
+            loss, plain, d_logits = _block(x[at] @ weights.T, say[at], real[at], smoothing)
+            sums.append(torch.stack([loss, plain]))
+            d_x[at] = d_logits @ weights
+            d_table.addmm_(d_logits.T, x[at]) if d_table.dtype == x.dtype else d_table.add_(d_logits.T @ x[at])
+        ctx.save_for_backward(d_x, d_table)
+        loss, plain = torch.stack(sums).sum(dim=0)
+        ctx.mark_non_differentiable(plain)
+        return loss, plain
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, d_loss: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
+        d_x, d_table = ctx.saved_tensors
+        return d_x * d_loss.to(d_x.dtype), d_table * d_loss, None, None, None
+
+
+def _block(logits: Tensor, say: Tensor, real: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Gives both sums over one block, and the gradient of the first for its logits."""
+    kind, V = logits.dtype, logits.shape[-1]
+    logits = logits.float() if kind in {torch.bfloat16, torch.float16} else logits
+    chosen = logits.gather(1, say[:, None])
+    mean = logits.mean(dim=-1, keepdim=True)
+    highest = logits.amax(dim=-1, keepdim=True)
+    p = logits.sub_(highest).exp_()
+    total = p.sum(dim=-1, keepdim=True)
+    log_sum = highest + total.log()
+    plain = log_sum - chosen
+    loss = plain if smoothing == 0.0 else (1 - smoothing) * plain + smoothing * (log_sum - mean)
+    share = real[:, None].to(p.dtype)
+    p.mul_(share / total).sub_(share * (smoothing / V))
+    p.scatter_add_(1, say[:, None], share * (smoothing - 1.0))
+    return (loss * share).sum(), (plain * share).sum(), p.to(kind)

@@ -1,10 +1,7 @@
 """A model with its settings and tokenizer, to disk and back; nothing is pickled, nothing half-written."""
 
 import json
-import os
-import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,13 +10,14 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, distribute_tensor
 
 import regard
 from regard.build import build_model
 from regard.config import Settings, settings
 from regard.model import Seq2Seq
 from regard.text.tokenizer import Tokenizer
+from regard.text.whole import standing, whole_folder
 
 WEIGHTS, CONFIG, SCORES = "model.safetensors", "config.json", "scores.json"
 
@@ -33,16 +31,10 @@ class Checkpoint:
     settings: Settings
 
 
-def save_model(folder: Path, checkpoint: Checkpoint, scores: Mapping[str, Any], write: bool = True) -> None:
-    """Writes one folder that works on another machine; a model that was there is replaced once this one is complete.
-
-    With shards, all processes gather them and one writes.
-    """
-    tensors = unique_tensors(checkpoint.model)
-    if not write:
-        return
+def save_model(folder: Path, checkpoint: Checkpoint, scores: Mapping[str, Any]) -> None:
+    """Writes one folder that works on another machine; a model that was there is replaced once this one is complete."""
     with whole_folder(folder) as part:
-        save_file(tensors, part / WEIGHTS)
+        write_tensors(part / WEIGHTS, unique_tensors(checkpoint.model))
         write_json(part / CONFIG, {"regard": regard.__version__, "settings": settings_table(checkpoint.settings)})
         write_json(part / SCORES, dict(scores))
         checkpoint.tokenizer.save(part)
@@ -50,20 +42,30 @@ def save_model(folder: Path, checkpoint: Checkpoint, scores: Mapping[str, Any], 
 
 def load_model(folder: Path) -> Checkpoint:
     """Reads a model folder, or the model inside a run's folder; raises ValueError naming the file that is wrong."""
-    folder = folder / "model" if (folder / "model" / CONFIG).exists() else folder
-    if not folder.is_dir():
-        raise ValueError(f"{folder}: there is no such model folder")
-    made = settings(Settings, read_json(folder / CONFIG).get("settings", {}))
+    folder = model_folder(folder)
+    made = read_settings(folder / CONFIG)
     tokenizer = Tokenizer.load(folder)
-    model = build_model(made.model, (tokenizer.vocab_size("src"), tokenizer.vocab_size("tgt")))
+    try:
+        model = build_model(made.model, (tokenizer.vocab_size("src"), tokenizer.vocab_size("tgt")))
+    except ValueError as error:
+        raise ValueError(f"{folder / CONFIG}: {error}") from error
     fill(model, read_tensors(folder / WEIGHTS), folder / WEIGHTS)
     return Checkpoint(model.eval(), tokenizer, made)
+
+
+def model_folder(folder: Path) -> Path:
+    """Gives the model inside a run's folder, or the folder itself."""
+    inside = standing(folder / "model")
+    found = inside if (inside / CONFIG).exists() else standing(folder)
+    if not found.is_dir():
+        raise ValueError(f"{folder}: there is no such model folder")
+    return found
 
 
 def describe(folder: Path) -> dict[str, Any]:
     """Tells what a model is: its size, its words, its settings and its scores."""
     checkpoint = load_model(folder)
-    folder = folder / "model" if (folder / "model" / CONFIG).exists() else folder
+    folder = model_folder(folder)
     tokenizer = checkpoint.tokenizer
     return {
         "parameters": sum(parameter.numel() for parameter in checkpoint.model.parameters()),
@@ -75,19 +77,26 @@ def describe(folder: Path) -> dict[str, Any]:
 
 
 def unique_tensors(module: nn.Module) -> dict[str, Tensor]:
-    """Gives parameters and buffers by name, shared ones once, under the first of their names."""
+    """Gives parameters and buffers by name, shared ones once, under the first of their names; shards stay shards."""
     seen: set[int] = set()
     tensors = {}
     for name, tensor in module.state_dict(keep_vars=True).items():
         if id(tensor) not in seen:
             seen.add(id(tensor))
-            tensors[name] = _full(tensor.detach()).contiguous()
+            tensors[name] = tensor.detach()
     return tensors
 
 
-def _full(tensor: Tensor) -> Tensor:
-    """Gathers a tensor whose shards lie in several processes."""
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+def gathered(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Puts tensors together whose shards lie in several processes, all of which must ask."""
+    return {name: t.full_tensor() if isinstance(t, DTensor) else t for name, t in tensors.items()}
+
+
+def put(target: Tensor, value: Tensor) -> None:
+    """Copies a whole tensor into another, which may be one process's shard."""
+    if isinstance(target, DTensor):
+        value = distribute_tensor(value.to(target.device), target.device_mesh, target.placements)
+    target.copy_(value)
 
 
 def fill(module: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
@@ -101,7 +110,15 @@ def fill(module: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
             if tensor.shape != tensors[name].shape:
                 shapes = f"{tuple(tensors[name].shape)} instead of {tuple(tensor.shape)}"
                 raise ValueError(f"{path}: these weights are of another model: {name} is {shapes}")
-            tensor.copy_(tensors[name])
+            put(tensor, tensors[name])
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Writes a safetensors file; a full disk is an OSError, as it is everywhere else."""
+    try:
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
+    except SafetensorError as error:
+        raise OSError(f"{path}: this file cannot be written ({error})") from error
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -128,6 +145,17 @@ def read_json(path: Path) -> dict[str, Any]:
     return value
 
 
+def read_settings(path: Path) -> Settings:
+    """Reads the settings that a run or a model was made with."""
+    saved = read_json(path).get("settings")
+    if not isinstance(saved, dict):
+        raise ValueError(f"{path}: this must hold a table of settings, got {type(saved).__name__}")
+    try:
+        return settings(Settings, saved)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Writes a JSON object for people and programs."""
     path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -146,25 +174,3 @@ def settings_table(made: Settings) -> dict[str, Any]:
         )
 
     return flat(asdict(made))
-
-
-@contextmanager
-def whole_folder(folder: Path) -> Iterator[Path]:
-    """Gives an empty folder to write into, which takes the name `folder` at the end, or vanishes if anything fails."""
-    part = folder.with_name(f".{folder.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
-    try:
-        yield part
-        for path in part.iterdir():
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
-        old = folder.with_name(f".{folder.name}.old")
-        shutil.rmtree(old, ignore_errors=True)
-        if folder.exists():
-            folder.rename(old)
-        part.rename(folder)
-        shutil.rmtree(old, ignore_errors=True)
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
-        raise

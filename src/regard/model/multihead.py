@@ -49,8 +49,8 @@ class MultiHeadAttention(nn.Module):
         positions: Int[Tensor, "#B K *axes"],
     ) -> KeysValues:
         """Projects what will be looked at, once."""
-        check_width(keys, self.w_k, "keys")
-        check_width(values, self.w_v, "values")
+        check_width(keys, self.w_k.in_features, "keys")
+        check_width(values, self.w_v.in_features, "values")
         k = self.position.rotate(split_heads(self.w_k(keys), self.n_heads), positions)
         return KeysValues(k, split_heads(self.w_v(values), self.n_heads), positions)
 
@@ -62,7 +62,7 @@ class MultiHeadAttention(nn.Module):
         mask: Mask = Mask(),
     ) -> Float[Tensor, "B Q D4"]:
         """Lets each query look at the keys that the mask allows, and mixes the values it saw."""
-        check_width(queries, self.w_q, "queries")
+        check_width(queries, self.w_q.in_features, "queries")
         q = self.position.rotate(split_heads(self.w_q(queries), self.n_heads), positions)  # (B, H, Q, E)
         bias = self.position.bias(q, at.k, positions, at.positions)
         mixed = self.attention(q, at.k, at.v, mask, bias)
@@ -85,10 +85,10 @@ class MultiHeadAttention(nn.Module):
         return F.dropout(self.attention.weights(q, k, mask, bias), self.attention.dropout_now())
 
 
-def check_width(x: Tensor, projection: nn.Linear, name: str) -> None:
+def check_width(x: Tensor, width: int, name: str) -> None:
     """Raises ValueError for inputs of another width than the projection was built for."""
-    if x.shape[-1] != projection.in_features:
-        raise ValueError(f"{name} must be {projection.in_features} wide, got {x.shape[-1]}")
+    if x.shape[-1] != width:
+        raise ValueError(f"{name} must be {width} wide, got {x.shape[-1]}")
 
 
 def check_sizes(d_model: int, n_heads: int, *d_inputs: int) -> None:

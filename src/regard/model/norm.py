@@ -12,15 +12,15 @@ class LayerNorm(nn.LayerNorm):
 
     # The second argument is there for norms that must know which tokens are real.
     def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        self, x: Float[Tensor, "B T D"], real: Bool[Tensor, "B T"] | None = None
-    ) -> Float[Tensor, "B T D"]:
+        self, x: Float[Tensor, "*B D"], real: Bool[Tensor, "*B"] | None = None
+    ) -> Float[Tensor, "*B D"]:
         return super().forward(x)
 
 
 class RMSNorm(nn.RMSNorm):
     """Divides each token by the root mean square of its features (arXiv:1910.07467)."""
 
-    def forward(self, x: Float[Tensor, "B T D"], real: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "B T D"]:
+    def forward(self, x: Float[Tensor, "*B D"], real: Bool[Tensor, "*B"] | None = None) -> Float[Tensor, "*B D"]:
         return super().forward(x)
 
 

@@ -50,14 +50,14 @@ def ending(source: str) -> str:
     return Path(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
 
 
-def _readable(source: str) -> io.BufferedIOBase:
+def _readable(source: str) -> io.BufferedReader:
     try:
         return open(source, "rb")
     except OSError as error:
         raise ValueError(f"{source}: a source must be a file that can be read, got {error.strerror}") from error
 
 
-def _decompressed(raw: io.BufferedIOBase, suffix: str) -> io.BufferedIOBase:
+def _decompressed(raw: io.BufferedReader, suffix: str) -> io.BufferedIOBase:
     if suffix == ".gz":
         return gzip.GzipFile(fileobj=raw)
     if suffix == ".xz":

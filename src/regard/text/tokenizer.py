@@ -8,12 +8,15 @@ from pathlib import Path
 from threading import Lock
 from typing import ClassVar, Literal
 
+import numpy as np
 import sentencepiece
+from numpy.typing import NDArray
 
 from regard.text.pair import normalise
 from regard.text.whole import whole_file
 
 Side = Literal["src", "tgt"]
+Ids = Sequence[int] | NDArray[np.integer]
 JOINT = "tokenizer.model"
 SEPARATE = ("tokenizer.src.model", "tokenizer.tgt.model")
 # The library has one seed for the whole process, which counts for a thread only before that thread's first draw.
@@ -70,11 +73,11 @@ class Tokenizer:
             sentencepiece.set_random_generator_seed(seed)
             return fresh_thread.submit(lambda: [draw(normalise(text)) for text in texts]).result()
 
-    def decode(self, ids: Sequence[int], side: Side = "tgt") -> str:
+    def decode(self, ids: Ids, side: Side = "tgt") -> str:
         """Puts pieces together; padding, beginnings and ends vanish, an unknown piece is shown as ⁇."""
         return self._side(side).decode(self._checked(ids, side))
 
-    def pieces(self, ids: Sequence[int], side: Side) -> list[str]:
+    def pieces(self, ids: Ids, side: Side) -> list[str]:
         """Names the piece of each id; ▁ is a space."""
         return self._side(side).id_to_piece(self._checked(ids, side))
 
@@ -97,7 +100,7 @@ class Tokenizer:
     def _side(self, side: Side) -> sentencepiece.SentencePieceProcessor:
         return self._processors[side]  # pyright: ignore[reportAttributeAccessIssue]
 
-    def _checked(self, ids: Sequence[int], side: Side) -> list[int]:
+    def _checked(self, ids: Ids, side: Side) -> list[int]:
         plain, size = [int(i) for i in ids], self.vocab_size(side)
         if wrong := [i for i in plain if not 0 <= i < size]:
             raise ValueError(f"ids must lie in 0 … {size - 1}, got {wrong[0]}")

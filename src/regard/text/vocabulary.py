@@ -4,6 +4,7 @@ import io
 import random
 import re
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 
 import sentencepiece
 
@@ -33,9 +34,10 @@ def train_tokenizer(
     sampled = _reservoir(pairs, max_pairs, random.Random(seed))
     if not sampled:
         raise ValueError("a tokenizer must learn from 1 sentence or more, got 0")
-    src, tgt = [src for src, _ in sampled], [tgt for _, tgt in sampled]
-    texts = [src + tgt] if settings.joint else [src, tgt]
-    return Tokenizer(tuple(_learn(side, settings, say) for side in texts))
+    sides = [src for src, _ in sampled], [tgt for _, tgt in sampled]
+    texts = [chain(*sides)] if settings.joint else sides
+    # Each sentence once: the library takes minutes over a hundred long ones that are alike.
+    return Tokenizer(tuple(_learn(list(dict.fromkeys(side)), settings, say) for side in texts))
 
 
 def coverage_of(texts: Sequence[str]) -> float:

@@ -23,14 +23,23 @@ class Team:
         return self.rank == 0
 
 
+def place_in_team() -> Team:
+    """Reads this process's place from the environment that torchrun made."""
+    rank, world, restarts = (
+        int(os.environ.get(name, default))
+        for name, default in (("RANK", "0"), ("WORLD_SIZE", "1"), ("TORCHELASTIC_RESTART_COUNT", "0"))
+    )
+    return Team(rank, world, restarts)
+
+
 def join_team(device: torch.device) -> Team:
     """Joins the processes that torchrun announced in the environment."""
-    world = int(os.environ.get("WORLD_SIZE", "1"))
-    if world == 1:
-        return Team()
-    if not dist.is_initialized():
+    team = place_in_team()
+    if team.world > 1 and device.type == "cuda":
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    if team.world > 1 and not dist.is_initialized():
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
-    return Team(dist.get_rank(), world, int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")))
+    return team
 
 
 def leave_team(team: Team) -> None:
@@ -39,13 +48,13 @@ def leave_team(team: Team) -> None:
         dist.destroy_process_group()
 
 
-def wrap(model: nn.Module, team: Team, shard: bool) -> nn.Module:
+def wrap(learner: nn.Module, team: Team, shard: bool) -> nn.Module:
     """Makes gradients meet: averaged over copies (DDP), or parameters cut into shards (FSDP2)."""
     if shard:
-        return _sharded(model, team)
+        return _sharded(learner, team)
     if team.world == 1:
-        return model
-    return DistributedDataParallel(model)
+        return learner
+    return DistributedDataParallel(learner)
 
 
 def wait(team: Team) -> None:
@@ -73,12 +82,14 @@ def total(value: torch.Tensor, team: Team) -> torch.Tensor:
     return value
 
 
-def _sharded(model: nn.Module, team: Team) -> nn.Module:
+def _sharded(learner: nn.Module, team: Team) -> nn.Module:
     if team.world == 1:
         raise ValueError("train.shard needs several processes: start them with torchrun")
     from torch.distributed.fsdp import fully_shard
 
-    for layer in [*model.encoder.layers, *model.decoder.layers]:  # pyright: ignore
-        fully_shard(layer)
-    fully_shard(model)
-    return model
+    # A decoder layer is called part by part, so what is put together and let go again is each linear map by itself.
+    for module in learner.modules():
+        if isinstance(module, nn.Linear):
+            fully_shard(module)
+    fully_shard(learner)
+    return learner

@@ -1,25 +1,38 @@
 """The training loop."""
 
-import math
 import signal
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from types import FrameType
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from regard.batch import Batch, make_batch
-from regard.checkpoint import save_model
+from regard.batch import Batch, Ids, make_batch
+from regard.build import build_model
+from regard.checkpoint import Checkpoint, fill, gathered, save_model, unique_tensors
 from regard.train.distributed import from_leader, total
 from regard.train.plan import plan_epoch, share
 from regard.train.run import Run
 from regard.train.schedule import learning_rate
-from regard.train.state import forget_old, save_state
+from regard.train.state import checkpoints, forget_old, local, save_state
 from regard.train.step import run_step
 from regard.train.validate import Validation, validate
+
+# Steps between two times that several processes ask each other whether one was told to stop.
+ASK_EVERY = 10
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in a run a step was taken."""
+
+    step: int
+    epoch: int
+    batch: int
+    first: int  # pair of the step's first batch
 
 
 class RunStoppedError(Exception):
@@ -32,32 +45,48 @@ class RunStoppedError(Exception):
 
 def learn(run: Run) -> str:
     """Takes steps until there is a reason to stop, and gives the reason."""
-    progress, settings = run.progress, run.settings.train
-    losses = LossMeter(run)
+    losses, settings = LossMeter(run), run.settings.train
     with Brake() as brake:
         for indices in groups(run):
-            began = time.perf_counter()
-            batches, n_tokens = collate(run, indices)
-            progress.step += 1
-            lr = learning_rate(progress.step, settings)
-            told = run_step(run.learner, run.optimiser, batches, n_tokens, settings, run.team, lr)
-            if run.ema is not None:
-                run.ema.update(run.model, progress.step)
-            progress.batch += len(indices)
-            progress.tokens += n_tokens
-            progress.seconds += time.perf_counter() - began
-            losses.add(told, n_tokens, lr, indices)
-            if progress.step % settings.valid_every == 0:
-                judge(run)
-            if progress.step % settings.save_every == 0:
-                save(run)
             reason = why_stop(run)
             if reason is not None:
-                return reason
-            if brake.pulled is not None:
+                break
+            take_step(run, indices, losses)
+            if run.progress.step % settings.valid_every == 0:
+                losses.check()
+                judge(run)
+            pulled = brake.agreed(run)
+            if run.progress.step % settings.save_every == 0 or pulled is not None:
+                losses.check()
                 save(run)
-                raise RunStoppedError(brake.pulled)
-    return f"all {settings.max_epochs} epochs are done"
+            if pulled is not None:
+                raise RunStoppedError(pulled)
+        else:
+            reason = why_stop(run) or f"all {settings.max_epochs} epochs are done"
+        losses.check()
+    return reason
+
+
+def take_step(run: Run, indices: list[NDArray[np.int64]], losses: "LossMeter") -> None:
+    """Learns from some batches, and counts them."""
+    progress, settings = run.progress, run.settings.train
+    began = time.perf_counter()
+    progress.step += 1
+    batches, n_tokens = collate(run, indices)
+    lr = learning_rate(progress.step, settings)
+    torch.manual_seed(drawn(settings.seed, progress.step, run.team.rank))
+    told = run_step(run.learner, run.optimiser, batches, n_tokens, settings, run.team, lr)
+    if run.ema is not None:
+        run.ema.update(run.model, progress.step)
+    progress.batch += len(indices)
+    progress.tokens += n_tokens
+    progress.seconds += time.perf_counter() - began
+    losses.add(told, n_tokens, lr, Place(progress.step, progress.epoch, progress.batch, int(indices[0][0])))
+
+
+def drawn(*numbers: int) -> int:
+    """Mixes numbers to a seed: what a step draws depends on nothing but its seed, its number and its process."""
+    return int(np.random.SeedSequence(numbers).generate_state(1)[0] // 2)
 
 
 def groups(run: Run) -> Iterator[list[NDArray[np.int64]]]:
@@ -73,26 +102,42 @@ def groups(run: Run) -> Iterator[list[NDArray[np.int64]]]:
 
 def collate(run: Run, indices: list[NDArray[np.int64]]) -> tuple[list[Batch], int]:
     """Makes this process's part of each batch, and counts the tokens of all processes."""
-    store, team = run.prepared.train, run.team
-    n_tokens = sum(int(sum(len(store.tgt(i)) + 1 for i in batch)) for batch in indices)
+    team, n_tokens = run.team, 0
     batches = []
-    for batch in indices:
-        mine = share(batch, team.rank, team.world)
+    for k, batch in enumerate(indices):
+        src, tgt = read_pairs(run, batch, k)
+        n_tokens += sum(len(ids) + 1 for ids in tgt)
+        mine = share(np.arange(len(batch)), team.rank, team.world)
         # A process without a row of its own still takes part, with a row that counts for nothing.
-        rows = mine if len(mine) else batch[:1]
-        made = make_batch([store.src(i) for i in rows], [store.tgt(i) for i in rows])
+        rows = mine if len(mine) else [0]
+        made = make_batch([src[i] for i in rows], [tgt[i] for i in rows])
         if not len(mine):
             made.tgt.real.zero_()
         batches.append(made.to(run.device))
     return batches, n_tokens
 
 
+def read_pairs(run: Run, batch: NDArray[np.int64], k: int) -> tuple[list[Ids], list[Ids]]:
+    """Reads the pairs of one batch, cut into pieces by chance where the settings say so."""
+    store, strength, max_len = run.prepared.train, run.settings.text.sampling, run.settings.text.max_len
+    sides: list[list[Ids]] = [[store.src(i) for i in batch.tolist()], [store.tgt(i) for i in batch.tolist()]]
+    if strength > 0.0:
+        for place, side in enumerate(("src", "tgt")):
+            texts = [run.prepared.tokenizer.decode([int(i) for i in ids], side) for ids in sides[place]]
+            seed = drawn(run.settings.train.seed, run.progress.step, k, place)
+            sampled = run.prepared.tokenizer.sample(texts, side, strength, seed)
+            sides[place] = [b if len(b) <= max_len else a for a, b in zip(sides[place], sampled, strict=True)]
+    return sides[0], sides[1]
+
+
 def judge(run: Run) -> None:
     """Validates, and keeps the model if it is the best so far. The leader judges; all hear the verdict."""
     progress = run.progress
     better = 0.0
-    if run.team.leads or run.settings.train.shard:  # a sharded model is run by all processes together
-        found = validate_mean(run)
+    checkpoint = usable(run)
+    if checkpoint is not None:
+        n = run.settings.train.valid_sentences
+        found = validate(checkpoint, run.prepared.valid, run.prepared.valid_pairs[:n])
         value = found.bleu if run.settings.train.stop_on == "bleu" else -found.loss
         better = float(progress.best is None or value > progress.best)
         row = {"step": progress.step, "loss": found.loss, "bleu": found.bleu, "chrf": found.chrf}
@@ -100,48 +145,46 @@ def judge(run: Run) -> None:
         run.watch.valid(progress, found.samples)
         if better:
             progress.best = value
-            keep_model(run, found)
+            keep_model(run, checkpoint, found)
+    progress.judged = progress.step
     if from_leader(better, run.team):
         progress.bad, progress.best_step = 0, progress.step
     else:
         progress.bad += 1
 
 
-def validate_mean(run: Run) -> Validation:
-    """Validates the running mean of the parameters where there is one, else the parameters."""
-    prepared, n = run.prepared, run.settings.train.valid_sentences
-    with averaged(run):
-        return validate(run.checkpoint(), prepared.valid, prepared.valid_pairs[:n])
+def usable(run: Run) -> Checkpoint | None:
+    """Gives the leader the model that translates: the running mean of the parameters where there is one, else these.
+
+    Shards are gathered by all processes, into a model of the leader's own.
+    """
+    settings = run.settings
+    if run.ema is None and not settings.train.shard:
+        return run.checkpoint() if run.team.leads else None
+    tensors = gathered(unique_tensors(run.model) if run.ema is None else run.ema.mean)
+    if not run.team.leads:
+        return None
+    tokenizer = run.prepared.tokenizer
+    model = build_model(settings.model, (tokenizer.vocab_size("src"), tokenizer.vocab_size("tgt"))).to(run.device)
+    fill(model, tensors, run.folder)
+    return replace(run.checkpoint(), model=model)
 
 
-def keep_model(run: Run, found: Validation) -> None:
+def keep_model(run: Run, checkpoint: Checkpoint, found: Validation) -> None:
     """Saves the model that translates."""
     scores = {key: value for key, value in asdict(found).items() if key != "samples"}
-    with averaged(run):
-        save_model(run.folder / "model", run.checkpoint(), {"valid": scores, "step": run.progress.step}, run.team.leads)
-
-
-class averaged:  # noqa: N801 (used as a verb)
-    """Puts the running mean into the model for a while."""
-
-    def __init__(self, run: Run):
-        self.run = run
-        self.own: dict[str, torch.Tensor] = {}
-
-    def __enter__(self) -> None:
-        if self.run.ema is not None:
-            state = self.run.model.state_dict()
-            self.own = {name: tensor.clone() for name, tensor in state.items()}
-            self.run.model.load_state_dict(self.run.ema.mean, strict=False)
-
-    def __exit__(self, *_: object) -> None:
-        if self.own:
-            self.run.model.load_state_dict(self.own)
+    save_model(run.folder / "model", checkpoint, {"valid": scores, "step": run.progress.step})
 
 
 def save(run: Run) -> None:
     """Writes a checkpoint and forgets old ones."""
     folder = run.folder / "checkpoints"
+    loss, n = run.progress.unreported
+    # What one process saves all of them go on with, so each keeps its share of the sum.
+    run.progress.unreported = (
+        float(total(torch.tensor(loss, dtype=torch.float64, device=run.device), run.team)) / run.team.world,
+        n,
+    )
     save_state(folder, run.model, run.optimiser, run.ema, run.progress, run.team.leads)
     if run.team.leads:
         forget_old(folder, max(run.settings.train.keep, run.settings.train.average))
@@ -162,39 +205,73 @@ class LossMeter:
 
     def __init__(self, run: Run):
         self.run = run
-        self.sums: list[torch.Tensor] = []
+        self.waiting: list[tuple[torch.Tensor, int, Place]] = []  # this process's sum, the tokens of all
+        self.last: Place | None = None
         self.tokens = 0
         self.since = time.perf_counter()
 
-    def add(self, told: torch.Tensor, n_tokens: int, lr: float, indices: list[NDArray[np.int64]]) -> None:
+    def add(self, told: torch.Tensor, n_tokens: int, lr: float, place: Place) -> None:
         """Takes in one step; reports every `log_every` steps. A loss that is no number stops the run."""
         run, step = self.run, self.run.progress.step
-        self.sums.append(told.detach())
+        self.waiting.append((told.detach(), n_tokens, place))
+        self.last = place
         self.tokens += n_tokens
-        if run.device.type == "cpu" and not math.isfinite(float(told)):
-            raise ValueError(name_batch(run, indices))
+        if run.device.type == "cpu" or step % run.settings.train.log_every == 0:
+            self.settle()
         if step % run.settings.train.log_every:
             return
-        mean = float(total(torch.stack(self.sums).sum(), run.team)) / self.tokens
-        if not math.isfinite(mean):
-            raise ValueError(name_batch(run, indices))
+        loss, n = total(torch.tensor(run.progress.unreported, dtype=torch.float64, device=run.device), run.team)
+        mean = float(loss) / float(n) * run.team.world  # every process has counted the tokens of all
+        run.progress.unreported = (0.0, 0)
         run.progress.losses.append((step, mean))
         run.watch.step(step, mean, lr, self.tokens / (time.perf_counter() - self.since))
-        self.sums, self.tokens, self.since = [], 0, time.perf_counter()
+        self.tokens, self.since = 0, time.perf_counter()
+
+    def settle(self) -> None:
+        """Reads the losses that wait, and stops the run at the first that is no number."""
+        waiting, self.waiting = self.waiting, []
+        losses = torch.stack([told for told, _, _ in waiting]).tolist() if waiting else []
+        for loss, (_, n, place) in zip(losses, waiting, strict=True):
+            if not np.isfinite(loss):
+                raise ValueError(f"the loss is no number at {name_place(self.run, place)}; {self.way_out()}")
+            sum_, tokens = self.run.progress.unreported
+            self.run.progress.unreported = (sum_ + loss, tokens + n)
+
+    def check(self) -> None:
+        """Stops the run before a model is judged or saved whose parameters are no numbers."""
+        if self.last is None:
+            return
+        self.settle()
+        tensors = [*unique_tensors(self.run.model).values(), *optimiser_memory(self.run)]
+        if not all(bool(local(tensor).isfinite().all()) for tensor in tensors):
+            raise ValueError(f"the parameters are no numbers after {name_place(self.run, self.last)}; {self.way_out()}")
+
+    def way_out(self) -> str:
+        """Words what to do now."""
+        saved = checkpoints(self.run.folder / "checkpoints")
+        if not saved:
+            return "no checkpoint was written before: begin anew with a lower train.lr, or with train.clip"
+        return (
+            f"the last good checkpoint, {saved[-1].name}, is kept: "
+            "go on from it with --resume and a lower train.lr, or with train.clip"
+        )
 
 
-def name_batch(run: Run, indices: list[NDArray[np.int64]]) -> str:
-    """Words what is known of the batch whose loss is no number."""
-    progress, first = run.progress, int(indices[0][0])
-    text = run.prepared.tokenizer.decode([int(i) for i in run.prepared.train.src(first)], "src")
-    return (
-        f"the loss is no number at step {progress.step} (epoch {progress.epoch}, batch {progress.batch}, first pair "
-        f"{first}: {text[:60]!r}); the last good checkpoint is kept: lower train.lr or set train.clip, then --resume"
-    )
+def optimiser_memory(run: Run) -> Iterator[torch.Tensor]:
+    """Gives the tensors that the optimiser keeps of each parameter."""
+    for state in run.optimiser.state.values():
+        yield from (value for value in state.values() if isinstance(value, torch.Tensor))
+
+
+def name_place(run: Run, place: Place) -> str:
+    """Words where a step was taken, and on what."""
+    ids = [int(i) for i in run.prepared.train.src(place.first)]
+    text = run.prepared.tokenizer.decode(ids, "src")[:60]
+    return f"step {place.step} (epoch {place.epoch}, batch {place.batch}, first pair {place.first}: {text!r})"
 
 
 class Brake:
-    """Turns Ctrl-C and SIGTERM into a stop after the step at hand."""
+    """Turns Ctrl-C and SIGTERM into a stop after the step at hand; a second one stops at once."""
 
     def __init__(self) -> None:
         self.pulled: int | None = None
@@ -209,5 +286,17 @@ class Brake:
         for number, handler in self.before.items():
             signal.signal(number, handler)  # pyright: ignore[reportArgumentType]
 
+    def agreed(self, run: Run) -> int | None:
+        """Gives the signal that this process was sent, or any of several, which must stop after the same step."""
+        if run.team.world == 1:
+            return self.pulled
+        if run.progress.step % ASK_EVERY:
+            return None
+        asked = torch.tensor([self.pulled == signal.SIGINT, self.pulled == signal.SIGTERM], device=run.device)
+        interrupted, terminated = total(asked.int(), run.team).tolist()
+        return signal.SIGTERM if terminated else signal.SIGINT if interrupted else None
+
     def _pull(self, number: int, _: FrameType | None) -> None:
+        if self.pulled is not None:
+            raise RunStoppedError(number)
         self.pulled = number

@@ -38,8 +38,8 @@ def _cuts(sizes: NDArray[np.int64], budget: int) -> list[int]:
     cuts, start = [], 0
     while True:
         # Sizes only grow, so rows × size grows too: the first row that no longer fits is found by halving.
-        rows = np.arange(1, len(sizes) - start + 1)
-        n = int(np.searchsorted(rows * sizes[start:], budget, side="right"))
+        near = sizes[start : start + budget // int(sizes[start])]
+        n = int(np.searchsorted(np.arange(1, len(near) + 1) * near, budget, side="right"))
         start += max(n, 1)
         if start >= len(sizes):
             return cuts

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from regard.build import build_model
-from regard.checkpoint import Checkpoint, settings_table, write_json
-from regard.config import Settings, choose
+from regard.checkpoint import Checkpoint
+from regard.config import Settings, TrainSettings, choose
 from regard.model import Seq2Seq
 from regard.text.prepare import Prepared
 from regard.train.distributed import Team, wrap
@@ -16,8 +16,13 @@ from regard.train.learner import Learner
 from regard.train.schedule import check_schedule
 from regard.train.state import Ema, Progress, checkpoints, load_state
 from regard.train.step import make_optimiser
+from regard.train.vectors import SKIP_GRAM, start_from_vectors
 from regard.train.watch import Watch
 
+COUNTS = (
+    *("batch_tokens", "accumulate", "max_epochs", "max_steps", "valid_every", "valid_sentences"),
+    *("log_every", "save_every", "keep", "average", "patience"),
+)
 PRECISION = {"auto": None, "float32": "float32", "bfloat16": "bfloat16"}
 
 
@@ -56,10 +61,9 @@ def resolve(settings: Settings, device: torch.device) -> Settings:
     """Settles what was left to the machine, and refuses what cannot be done, before any work."""
     train = settings.train
     check_schedule(train)
+    check_numbers(train)
     choose({"bleu": 0, "loss": 0}, train.stop_on, "stop_on")
-    for name in ("batch_tokens", "accumulate", "valid_every", "save_every", "log_every", "keep", "average"):
-        if getattr(train, name) < 1:
-            raise ValueError(f"train.{name} must be 1 or more, got {getattr(train, name)}")
+    choose({"random": 0, **SKIP_GRAM}, train.vectors, "vectors")
     if train.max_epochs is None and train.max_steps is None and train.patience is None:
         raise ValueError("a run must end: give train.max_steps, train.max_epochs or train.patience")
     precision = choose(PRECISION, train.precision, "precision")
@@ -67,6 +71,23 @@ def resolve(settings: Settings, device: torch.device) -> Settings:
         precision = "bfloat16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "float32"
     tie = settings.model.tie if settings.text.joint or settings.model.tie != "all" else "target"
     return replace(settings, train=replace(train, precision=precision), model=replace(settings.model, tie=tie))
+
+
+def check_numbers(train: TrainSettings) -> None:
+    """Raises ValueError for a number with which nothing could be learned."""
+    for name in COUNTS:
+        value = getattr(train, name)
+        if value is not None and value < 1:
+            raise ValueError(f"train.{name} must be 1 or more, got {value}")
+    if train.warmup < 0 or train.seed < 0:
+        raise ValueError(f"train.warmup and train.seed must be 0 or more, got {train.warmup} and {train.seed}")
+    if train.lr <= 0 or (train.clip is not None and train.clip <= 0):
+        raise ValueError(f"train.lr and train.clip must be more than 0, got {train.lr} and {train.clip}")
+    shares = {"label_smoothing": train.label_smoothing, "ema": train.ema}
+    shares |= {f"betas[{i}]": beta for i, beta in enumerate(train.betas)}
+    for name, value in shares.items():
+        if value is not None and not 0 <= value < 1:
+            raise ValueError(f"train.{name} must lie in [0, 1), got {value}")
 
 
 def open_run(
@@ -77,12 +98,13 @@ def open_run(
     tokenizer = prepared.tokenizer
     model = build_model(settings.model, (tokenizer.vocab_size("src"), tokenizer.vocab_size("tgt"))).to(device)
     model.train()
+    saved = checkpoints(folder / "checkpoints")
+    if not saved and settings.train.vectors != "random":
+        watch.say(f"learning {settings.train.vectors} vectors")
+        start_from_vectors(model, prepared.train, settings.train.vectors, settings.train.seed)
+    # Shards are other tensors than the parameters they were cut from: the optimiser must know the shards.
+    learner = wrap(Learner(model, settings.train.label_smoothing), team, settings.train.shard)
     optimiser = make_optimiser(model, settings.train)
     ema = None if settings.train.ema is None else Ema(model, settings.train.ema)
-    torch.manual_seed(settings.train.seed + 1 + team.rank)  # processes drop out different features
-    saved = checkpoints(folder / "checkpoints")
-    progress = load_state(saved[-1], model, optimiser, ema, team.rank) if saved else Progress()
-    if team.leads and not saved:
-        write_json(folder / "config.json", {"settings": settings_table(settings)})
-    learner = wrap(Learner(model, settings.train.label_smoothing), team, settings.train.shard)
+    progress = load_state(saved[-1], model, optimiser, ema) if saved else Progress()
     return Run(folder, settings, prepared, model, learner, optimiser, ema, progress, team, device, watch)

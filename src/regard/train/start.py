@@ -2,14 +2,17 @@
 
 import shutil
 import tomllib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from regard.checkpoint import CONFIG, settings_table
 from regard.config import Settings, merged, override, preset, settings
 from regard.text.corpus import read_pairs
 from regard.text.language import guess_language
+from regard.train.distributed import place_in_team
+from regard.train.run import choose_device, resolve
 from regard.train.train import settings_of
 
 
@@ -27,28 +30,68 @@ class Sources:
 def start_run(
     folder: Path, sources: Sources, said: tuple[str, str, Path | None, tuple[str, ...]], resume: bool, overwrite: bool
 ) -> Settings:
-    """Gives the settings of a new run, or of the one to go on with; an existing run is not overwritten unless told."""
+    """Gives the settings of a new run, or of the one to go on with; an existing run is not overwritten unless told.
+
+    Of several processes the leader alone looks at the folder: it may be at work there before the others look. A team
+    that torchrun started anew goes on with the run that it began.
+    """
+    team = place_in_team()
     if resume and overwrite:
         raise ValueError("--resume and --overwrite exclude each other: go on with the run, or replace it")
     if resume:
-        return settings_of(folder)
+        return _changed(folder, sources, said)
+    made = settings(Settings, _tables(sources, *said))
+    if team.leads and not (team.restarts and _began(folder, made)):
+        _clear(folder, overwrite)
+    return made
+
+
+def _changed(folder: Path, sources: Sources, said: tuple[str, str, Path | None, tuple[str, ...]]) -> Settings:
+    """Gives a run's settings with what a user says otherwise now; its text, pieces and model stay."""
+    saved = settings_of(folder)
+    _, _, config, sets = said
+    tables = merged(settings_table(saved), {} if config is None else _read(config), *(override(text) for text in sets))
+    made = settings(Settings, merged(tables, {"data": _data(sources)}))
+    for table in ("data", "text", "model"):
+        for name, value in asdict(getattr(saved, table)).items():
+            other = asdict(getattr(made, table))[name]
+            if other != value:
+                raise ValueError(
+                    f"{folder}: a run that goes on keeps its {table}.{name}, {value!r}, got {other!r}: "
+                    "leave it out, or begin another run"
+                )
+    return made
+
+
+def _began(folder: Path, made: Settings) -> bool:
+    """Tells whether the run in a folder is this one, begun before its processes were started anew."""
+    if not (folder / CONFIG).exists():
+        return not folder.exists()
+    device = choose_device(made.train.device)
+    return settings_of(folder) == resolve(made, device)
+
+
+def _clear(folder: Path, overwrite: bool) -> None:
     taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
     if taken and not overwrite:
         raise ValueError(
             f"{folder}: there is something here already: --resume goes on with it, --overwrite replaces it"
         )
-    made = settings(Settings, _tables(sources, *said))
-    if taken:
+    if taken and folder.is_dir():
         shutil.rmtree(folder)
-    return made
+    elif taken:
+        folder.unlink()
+
+
+def _data(sources: Sources) -> dict[str, list[str]]:
+    given = {"train": sources.train, "valid": sources.valid, "test": sources.test}
+    return {name: list(values) for name, values in given.items() if values}
 
 
 def _tables(sources: Sources, size: str, family: str, config: Path | None, sets: tuple[str, ...]) -> dict[str, Any]:
     """Lays over each other: preset, file, command line."""
     file = {} if config is None else _read(config)
-    given = {"train": sources.train, "valid": sources.valid, "test": sources.test}
-    data = {name: list(values) for name, values in given.items() if values}
-    tables = merged(preset(size, family), file, {"data": data}, *(override(text) for text in sets))
+    tables = merged(preset(size, family), file, {"data": _data(sources)}, *(override(text) for text in sets))
     if not tables["data"].get("train"):
         raise ValueError("there is no text to learn from: name it with --data")
     return merged(tables, {"data": _languages(sources, tables["data"])})

@@ -132,7 +132,7 @@ def put_optimiser(model: nn.Module, optimiser: torch.optim.Optimizer, tensors: M
         for key in ("step", "exp_avg", "exp_avg_sq"):
             saved = tensors.get(f"{key}.{name}")
             if saved is not None and key == "step":
-                optimiser.state[parameter][key] = saved.clone()
+                optimiser.state[parameter][key] = saved.to(parameter.device)
             elif saved is not None:
                 optimiser.state[parameter][key] = torch.zeros_like(parameter)
                 put(optimiser.state[parameter][key], saved)

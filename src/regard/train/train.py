@@ -1,23 +1,38 @@
 """One call from settings to a model in a folder."""
 
 import shutil
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from regard.checkpoint import CONFIG, SCORES, fill, load_model, read_json, save_model, write_json
-from regard.config import Settings, settings
+import torch
+
+from regard.checkpoint import (
+    CONFIG,
+    SCORES,
+    fill,
+    load_model,
+    model_folder,
+    read_json,
+    read_settings,
+    save_model,
+    settings_table,
+    write_json,
+)
+from regard.config import Settings
 from regard.decode.translator import Translator
 from regard.score.bleu import Scores, score
 from regard.text.prepare import prepare
 from regard.text.prepared import Prepared
+from regard.text.whole import made_folder, whole_file
 from regard.train.average import average_states
 from regard.train.distributed import Team, join_team, leave_team, wait
-from regard.train.loop import judge, learn, save
+from regard.train.loop import RunStoppedError, judge, learn, save
 from regard.train.run import Run, choose_device, open_run, resolve
 from regard.train.state import Progress, checkpoints
 from regard.train.validate import validate
-from regard.train.vectors import start_from_vectors
 from regard.train.watch import Watch
 
 
@@ -36,28 +51,68 @@ def train(made: Settings, folder: Path, draw: Callable[[Progress], None]) -> Out
     device = choose_device(made.train.device)
     made = resolve(made, device)
     team = join_team(device)
-    was_there = folder.exists()
-    folder.mkdir(parents=True, exist_ok=True)
     try:
-        with Watch(folder, made.train.max_steps, team.leads, draw) as watch:
-            prepared = _prepare(made, folder, team, watch)
-            run = open_run(folder, made, prepared, team, device, watch)
-            _announce(run)
-            reason = learn(run)
-            return _finish(run, reason)
-    except ValueError:
-        if not was_there and team.leads and not checkpoints(folder / "checkpoints"):
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
+        with _run_folder(folder, team):
+            return _train(made, folder, team, device, draw)
+    except OSError as error:
+        raise ValueError(_not_written(folder, error)) from error
+    except KeyboardInterrupt as error:  # while the text was prepared, or after the last step
+        raise RunStoppedError(signal.SIGINT) from error
     finally:
         leave_team(team)
+
+
+def _train(made: Settings, folder: Path, team: Team, device: torch.device, draw: Callable[[Progress], None]) -> Outcome:
+    if team.leads:
+        with whole_file(folder / CONFIG) as draft:
+            write_json(draft, {"settings": settings_table(made)})
+    with Watch(folder, made.train.max_steps, team.leads, draw) as watch:
+        prepared = _prepare(made, folder, team, watch)
+        run = open_run(folder, made, prepared, team, device, watch)
+        _announce(run)
+        return _finish(run, learn(run))
+
+
+@contextmanager
+def _run_folder(folder: Path, team: Team) -> Iterator[None]:
+    """Makes the run's folder; a new one in which no step was saved vanishes again if the run was a mistake."""
+    if not team.leads:
+        wait(team)
+        yield
+        return
+    was_there = folder.is_dir() and any(folder.iterdir())
+    with made_folder(folder):
+        wait(team)
+        try:
+            yield
+        except (ValueError, OSError):
+            if not was_there and not checkpoints(folder / "checkpoints"):
+                _empty(folder)
+            raise
+
+
+def _empty(folder: Path) -> None:
+    for path in folder.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _not_written(folder: Path, error: OSError) -> str:
+    """Words what to do when the disk is full, or the folder cannot be written."""
+    saved = checkpoints(folder / "checkpoints")
+    way_out = (
+        f"{saved[-1].name} is the last good checkpoint: make room and go on with --resume" if saved else "make room"
+    )
+    return f"{folder}: the run cannot be written ({error}); {way_out}"
 
 
 def settings_of(folder: Path) -> Settings:
     """Reads the settings that a run was started with."""
     if not (folder / CONFIG).exists():
         raise ValueError(f"{folder}: there is no run to go on with here (no {CONFIG})")
-    return settings(Settings, read_json(folder / CONFIG).get("settings", {}))
+    return read_settings(folder / CONFIG)
 
 
 def _prepare(made: Settings, folder: Path, team: Team, watch: Watch) -> Prepared:
@@ -78,23 +133,20 @@ def _announce(run: Run) -> None:
     run.watch.say(f"{run.settings.model.family} with {n:,} parameters on {where}")
     if run.progress.step:
         run.watch.say(f"going on from step {run.progress.step}")
-    elif run.settings.train.vectors != "random":
-        run.watch.say(f"learning {run.settings.train.vectors} vectors")
-        start_from_vectors(run.model, run.prepared.train, run.settings.train.vectors, run.settings.train.seed)
 
 
 def _finish(run: Run, reason: str) -> Outcome:
     """Judges the last step, tries the mean of the last checkpoints, and scores the test text."""
     run.watch.say(f"stopped: {reason}")
-    if not run.progress.valid or run.progress.valid[-1]["step"] != run.progress.step:
+    if run.progress.judged != run.progress.step:
         judge(run)
     save(run)
+    test = None
     if run.team.leads:
         _try_average(run)
-    best = read_json(run.folder / "model" / SCORES)
-    test = _test(run) if run.team.leads else None
-    if test is not None:
-        write_json(run.folder / "model" / SCORES, {**best, "test": asdict(test)})
+        test = _test(run)
+    wait(run.team)
+    best = read_json(model_folder(run.folder) / SCORES)
     return Outcome(reason, run.progress, best["valid"], test)
 
 
@@ -102,7 +154,7 @@ def _try_average(run: Run) -> None:
     places = checkpoints(run.folder / "checkpoints")[-run.settings.train.average :]
     if run.settings.train.average < 2 or len(places) < 2:
         return
-    checkpoint = replace(run.checkpoint(), model=load_model(run.folder / "model").model)
+    checkpoint = replace(run.checkpoint(), model=load_model(run.folder).model.to(run.device))
     fill(checkpoint.model, average_states(places), places[-1])
     n = run.settings.train.valid_sentences
     found = validate(checkpoint, run.prepared.valid, run.prepared.valid_pairs[:n])
@@ -120,13 +172,16 @@ def _test(run: Run) -> Scores | None:
     if not pairs:
         return None
     run.watch.say(f"translating {len(pairs):,} test sentences")
-    checkpoint = load_model(run.folder / "model")
+    checkpoint = load_model(run.folder)
     checkpoint.model.to(run.device)
     found = Translator.of(checkpoint).translate([src for src, _ in pairs], run.settings.decode)
     result = score([one.text for one in found], [tgt for _, tgt in pairs], run.settings.data.tgt_lang)
     run.watch.say(
         f"test BLEU {result.bleu:.2f} ({result.bleu_signature}), chrF {result.chrf:.2f} ({result.chrf_signature})"
     )
+    path = run.folder / "model" / SCORES
+    with whole_file(path) as draft:
+        write_json(draft, {**read_json(path), "test": asdict(result)})
     return result
 
 

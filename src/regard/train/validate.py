@@ -53,7 +53,7 @@ def mean_loss(model: nn.Module, store: IdStore, budget: int) -> float:
     lengths = store.lengths()
     plan = plan_epoch(lengths, max(budget, int(lengths.max()) + 1), seed=0, epoch=0)
     total = 0.0
-    for indices in plan.batches:
+    for indices in (batch.tolist() for batch in plan.batches):
         batch = make_batch([store.src(i) for i in indices], [store.tgt(i) for i in indices]).to(device)
         _, plain = smoothed_cross_entropy(model(batch), batch.tgt.say, batch.tgt.real, 0.0)
         total += float(plain)

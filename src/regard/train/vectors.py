@@ -48,6 +48,7 @@ def fill_table(table: Tensor, sentences: Sentences, method: str, seed: int) -> N
     # One worker: with several the order of updates, and so the result, would differ from run to run.
     learned = Word2Vec(sentences, vector_size=width, sg=SKIP_GRAM[method], min_count=1, workers=1, seed=seed, epochs=5)
     vectors = torch.tensor(learned.wv.vectors)
+    vectors -= vectors.mean(dim=0)  # what all have in common tells nothing, and can be most of their length
     with torch.no_grad():
         rows = torch.tensor([int(str(word)) for word in learned.wv.index_to_key])
-        table[rows] = ((vectors - vectors.mean(dim=0)) * (width**-0.5 / vectors.std())).to(table.dtype)
+        table[rows] = (vectors * (width**-0.5 / vectors.std())).to(table.dtype)

@@ -1,0 +1,166 @@
+"""Tokenizers: text comes back exactly, chance is repeatable, files are whole or refused."""
+
+import io
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+
+import pytest
+import sentencepiece
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.config import TextSettings
+from regard.text.pair import normalise
+from regard.text.tokenizer import Tokenizer
+from regard.text.vocabulary import train_tokenizer
+from tests.text.corpora import any_text, sentences
+
+KINDS = ["unigram", "bpe"]
+PAIRS = sentences(200)
+TEXT = "介绍一下西安，please introduce the city."
+
+
+@cache
+def make(kind="unigram", joint=True):
+    settings = TextSettings(kind=kind, vocab_size=420, joint=joint)
+    return train_tokenizer(PAIRS, settings, lambda said: None, seed=1)
+
+
+TEXTS = any_text("▁▅ \t\u3000<s/>0x41⁇，。！？（）“”ＡﬁÅe\u0301\u200d𠀀😀\ud800")
+
+
+@pytest.mark.parametrize("joint", [True, False])
+@pytest.mark.parametrize("kind", KINDS)
+@given(text=TEXTS)
+def test_any_text_comes_back(kind, joint, text):
+    tokenizer = make(kind, joint)
+    for side in ("src", "tgt"):
+        ids = tokenizer.encode(text, side)
+        assert tokenizer.decode(ids, side) == normalise(text)
+        assert all(3 < i < tokenizer.vocab_size(side) for i in ids), "no special id, and none that is unknown"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(text=TEXTS, seed=st.integers(0, 2**32 - 2))
+def test_text_that_was_cut_by_chance_comes_back(kind, text, seed):
+    [ids] = make(kind).sample([text], "src", 0.5, seed)
+    assert make(kind).decode(ids, "src") == normalise(text)
+
+
+@pytest.mark.parametrize("text", ["你好，世界！（西安）：“对”；《书》、…—～", "<s> </s> <pad> <unk> <0x41> ⁇ ▅"])
+def test_signs_with_a_meaning_survive(text):
+    assert make().decode(make().encode(text, "src")) == text
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_texts_are_cut_as_each_alone(kind):
+    texts = [src for src, _ in PAIRS[:50]] + ["", TEXT]
+    assert make(kind).encode_batch(texts, "src") == [make(kind).encode(text, "src") for text in texts]
+    assert make(kind).encode_batch([], "src") == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pieces_spell_the_text(kind):
+    text = "please introduce the city"
+    pieces = make(kind).pieces(make(kind).encode(text, "tgt"), "tgt")
+    assert 4 <= len(pieces) < len(text)
+    assert "".join(pieces) == "▁" + text.replace(" ", "▁")
+    assert make(kind).pieces([0, 1, 2, 3], "tgt") == ["<pad>", "<unk>", "<s>", "</s>"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_chance_depends_on_the_seed_alone(kind):
+    texts, tokenizer = [tgt for _, tgt in PAIRS[:20]], make(kind)
+    first = tokenizer.sample(texts, "tgt", 0.3, seed=5)
+    assert tokenizer.sample(texts, "tgt", 0.3, seed=6) != first
+    assert tokenizer.sample(texts, "tgt", 0.3, seed=5) == first
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda seed: tokenizer.sample(texts, "tgt", 0.3, seed=seed), [5, 7, 5, 8, 5]))
+    assert found[0] == found[2] == found[4] == first
+
+
+def test_stronger_sampling_cuts_finer_with_bpe():
+    texts, tokenizer = [tgt for _, tgt in PAIRS], make("bpe")
+
+    def n_pieces(strength):
+        return sum(map(len, tokenizer.sample(texts, "tgt", strength, seed=1)))
+
+    plain = sum(map(len, tokenizer.encode_batch(texts, "tgt")))
+    assert n_pieces(0.0) == plain < n_pieces(0.1) < n_pieces(0.5)
+
+
+@pytest.mark.parametrize(
+    ("strength", "seed", "said"),
+    [(1.5, 0, "must lie in 0 … 1, got 1.5"), (0.1, -1, "got -1"), (0.1, 2**32 - 1, "0 … 4294967294, got 4294967295")],
+)
+def test_a_wrong_sampling_is_refused(strength, seed, said):
+    with pytest.raises(ValueError, match=said):
+        make().sample(["a"], "src", strength, seed)
+
+
+def test_special_ids_vanish_and_unknown_ones_show():
+    ids = make().encode("the city", "tgt")
+    assert make().decode([2, *ids, 3, 0, 0]) == "the city"
+    assert make().decode([]) == ""
+    assert "⁇" in make().decode([1])
+
+
+@pytest.mark.parametrize("wrong", [-1, 420])
+def test_an_id_that_is_no_piece_is_named(wrong):
+    with pytest.raises(ValueError, match=rf"ids must lie in 0 … 419, got {wrong}"):
+        make().decode([5, wrong])
+    with pytest.raises(ValueError, match=rf"ids must lie in 0 … 419, got {wrong}"):
+        make().pieces([wrong], "src")
+
+
+@pytest.mark.parametrize(("joint", "n_files"), [(True, 1), (False, 2)])
+def test_what_was_saved_is_loaded(tmp_path, joint, n_files):
+    make(joint=not joint).save(tmp_path)  # of an earlier run
+    make(joint=joint).save(tmp_path)
+    assert len(list(tmp_path.iterdir())) == n_files
+    loaded = Tokenizer.load(tmp_path)
+    assert loaded.joint == joint
+    assert loaded.models == make(joint=joint).models
+    assert loaded.encode(TEXT, "src") == make(joint=joint).encode(TEXT, "src")
+
+
+def test_separate_sides_have_their_own_pieces():
+    tokenizer = make(joint=False)
+    assert tokenizer.encode(TEXT, "src") != tokenizer.encode(TEXT, "tgt")
+
+
+def test_a_tokenizer_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(ValueError, match=r"tokenizer\.src\.model: no such file; a tokenizer is tokenizer\.model, or"):
+        Tokenizer.load(tmp_path)
+    make(joint=False).save(tmp_path)
+    (tmp_path / "tokenizer.tgt.model").unlink()
+    with pytest.raises(ValueError, match=r"tokenizer\.tgt\.model: no such file"):
+        Tokenizer.load(tmp_path)
+
+
+DAMAGED = {
+    "truncated": (lambda model: model[: len(model) // 2], r"whole SentencePiece model, got \d+ other bytes"),
+    "a byte short": (lambda model: model[:-1], r"whole SentencePiece model, got \d+ other bytes"),
+    "foreign": (lambda model: b"a zip, or a poem", "whole SentencePiece model, got 16 other bytes"),
+    "empty": (lambda model: b"", "whole SentencePiece model, got an empty file"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_tokenizer_is_named(tmp_path, capfd, name):
+    damage, said = DAMAGED[name]
+    (tmp_path / "tokenizer.model").write_bytes(damage(make().models[0]))
+    with pytest.raises(ValueError, match=rf"tokenizer\.model: a tokenizer must be a {said}"):
+        Tokenizer.load(tmp_path)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_tokenizer_with_other_special_ids_is_refused(tmp_path):
+    model = io.BytesIO()
+    texts = iter(src for src, _ in PAIRS)
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=texts, model_writer=model, vocab_size=90, minloglevel=2)
+    (tmp_path / "tokenizer.model").write_bytes(model.getvalue())
+    with pytest.raises(
+        ValueError, match=r"tokenizer\.model: the ids of .+ must be \[0, 1, 2, 3\], got \[-1, 0, 1, 2\]"
+    ):
+        Tokenizer.load(tmp_path)

@@ -1,6 +1,7 @@
 """Clocks, memory, the machine's ceilings, and the signature that every published number carries."""
 
 import json
+import math
 import multiprocessing
 import platform
 import resource
@@ -29,15 +30,26 @@ class Timing:
     high: float
 
 
-def interleave(calls: dict[str, Callable[[], Any]], device: str, seconds: float, least: int = 5) -> dict[str, Timing]:
-    """Times several versions in turn, round after round, so that a slow moment of the machine hits all alike."""
+def interleave(
+    calls: dict[str, Callable[[], Any]],
+    device: str,
+    seconds: float,
+    least: int = 5,
+    most: float = math.inf,
+) -> dict[str, Timing]:
+    """Times several versions in turn, round after round, so that a slow moment of the machine hits all alike.
+
+    A version that has taken more than `most` seconds sits out the rounds after the `least` that all take part in.
+    """
     for call in calls.values():
         call()
     taken: dict[str, list[float]] = {name: [] for name in calls}
-    start = time.perf_counter()
-    while len(next(iter(taken.values()))) < least or time.perf_counter() - start < seconds:
+    start, rounds = time.perf_counter(), 0
+    while rounds < least or time.perf_counter() - start < seconds:
         for name, call in calls.items():
-            taken[name].append(_clock(call, device))
+            if rounds < least or sum(taken[name]) < most:
+                taken[name].append(_clock(call, device))
+        rounds += 1
     return {name: _middle(times) for name, times in taken.items()}
 
 
@@ -66,6 +78,12 @@ def large_product(device: str, dtype: torch.dtype) -> tuple[Callable[[], Any], f
     n = 8192 if device == "cuda" else 1536
     a, b = torch.randn(n, n, device=device).to(dtype), torch.randn(n, n, device=device).to(dtype)
     return lambda: a @ b, 2.0 * n**3
+
+
+def large_read(n_bytes: int) -> Callable[[], Any]:
+    """Makes one reading of so many bytes, the ceiling for what reads its weights once; small ones stay in a cache."""
+    numbers = torch.ones(n_bytes // 4)
+    return numbers.sum
 
 
 def signature(device: str, **more: Any) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The README keeps its word: its code runs, its commands run, its tree is the tree."""
 
 import ast
+import itertools
 import re
 import shlex
 import sys
@@ -52,6 +53,24 @@ def test_commands_run(command, tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit) as stop:
         main()
     assert not stop.value.code, capsys.readouterr().err
+
+
+TUTORIAL = [line[2:] for block in blocks("console") for line in block.splitlines() if line.startswith("$ regard ")]
+
+
+def test_the_tutorial_s_commands_run(tmp_path, monkeypatch, capsys):
+    """On a little text of its own and for two steps: what the commands are, not how good the model is."""
+    monkeypatch.chdir(tmp_path)
+    pairs = [f"{' '.join(word)}\t{' '.join(reversed(word))}" for word in itertools.permutations("abcd")]
+    Path("pairs.tsv").write_text("\n".join(pairs) + "\n", encoding="utf-8")
+    assert [command.split()[1] for command in TUTORIAL] == ["train", "translate", "evaluate", "info"]
+    for command in TUTORIAL:
+        short = " --set train.max_steps=2 --set text.vocab_size=300" if " train " in command else ""
+        monkeypatch.setattr(sys, "argv", shlex.split(command + short))
+        with pytest.raises(SystemExit) as stop:
+            main()
+        assert not stop.value.code, capsys.readouterr().err
+    assert Path("runs/mine/training.png").exists()
 
 
 def test_targets_exist():

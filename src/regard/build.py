@@ -46,6 +46,8 @@ REFUSED_IN_TEXT = {
     "grid_3d": "text has one coordinate for each token, a grid has three",
     "turns": "text has one coordinate for each token, a dialogue has three",
 }
+# Schemes that act between heads of queries and keys, which a recurrent model does not have.
+NEEDS_HEADS = {"difference", "shaw", "t5", "alibi", "rotary"}
 NORM_FIRST = {"before": True, "after": False}
 SHARED_TABLES = {"all": 3, "target": 2, "none": 1}
 
@@ -90,6 +92,11 @@ def build_recurrent(settings: ModelSettings, vocab_sizes: tuple[int, int]) -> Re
     D = settings.d_model
     if D % 2:
         raise ValueError(f"d_model must be even, half for each direction of the encoder, got {D}")
+    if settings.position.name in NEEDS_HEADS:
+        raise ValueError(
+            f"position {settings.position.name!r} has no meaning in a recurrent model: it acts inside self-attention, and "
+            "there is none; use none or a scheme that acts on token vectors"
+        )
     positions = build_position(settings, "both"), build_position(settings, "past")
     src, tgt, output = build_embeddings(settings, vocab_sizes, *positions)
     sizes = {"n_heads": 1, "d_query": D, "d_key": D}

@@ -71,7 +71,7 @@ def candidates(said: Float[Tensor, "R V"], totals: Float[Tensor, "B N"]) -> Cand
 def ends(best: Candidates) -> Bool[Tensor, "B N"]:
     """Tells which of the first half of the continuations are ends."""
     N = best.tokens.shape[1] // 2
-    return (best.tokens[:, :N] == EOS) & (best.totals[:, :N] != -torch.inf)
+    return best.tokens[:, :N] == EOS
 
 
 def advance(paths: Paths, best: Candidates) -> tuple[Paths, Int[Tensor, " R"]]:

@@ -1,4 +1,4 @@
-"""What may be said next, and how likely each of it is."""
+"""The likeliest of what may be said next."""
 
 import torch
 from jaxtyping import Float, Int

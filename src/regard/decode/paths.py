@@ -48,7 +48,8 @@ class Paths:
 
     def hypotheses(self, places: Int[Tensor, " M"], length_penalty: float) -> list[list[Hypothesis]]:
         """Turns what stands at some places into hypotheses, each up to its EOS if it has one."""
-        some = (x[places].tolist() for x in (self.tokens[..., 1:], self.gains, self.totals != -torch.inf))
+        written = (self.tokens[..., 1:], self.gains, self.totals != -torch.inf)
+        some = (x[places].cpu().numpy().tolist() for x in written)  # a tensor's own tolist() takes three times as long
         return [
             [make_hypothesis(ids, gains, length_penalty) for ids, gains, held in zip(*rows, strict=True) if held]
             for rows in zip(*some, strict=True)

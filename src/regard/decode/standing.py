@@ -1,4 +1,4 @@
-"""How the finished hypotheses of each sentence stand, and whether a search may stop with them."""
+"""When a search may stop: finished hypotheses against those that are still being written."""
 
 from dataclasses import dataclass
 

@@ -1,0 +1,220 @@
+"""Laws of the models: both families, with every part that they can have."""
+
+import re
+
+import pytest
+import torch
+
+from regard.attention import ATTENTION
+from regard.batch import PAD, make_batch, make_source
+from regard.build import REFUSED, REFUSED_IN_TEXT, build_model
+from regard.config import ModelSettings, PartSettings
+from regard.model.norm import NORM, BatchNorm
+from regard.position import POSITION
+
+FAMILIES = ("transformer", "recurrent")
+V_SRC, V_TGT = 11, 13
+SOURCES = [[4, 5, 6], [7, 8, 9, 10, 4], [6]]
+TARGETS = [[5, 6, 7, 8], [12], [9, 10, 11, 4, 5, 6]]
+IN_TEXT = [position for position in POSITION if position not in REFUSED_IN_TEXT]
+ON_SCORES = ["difference", "shaw", "t5", "alibi", "rotary"]  # schemes that act inside attention
+LEGAL = [
+    (family, attention, position)
+    for family in FAMILIES
+    for attention in ATTENTION
+    for position in IN_TEXT
+    if (attention, position) not in REFUSED and (family, position) not in {("recurrent", each) for each in ON_SCORES}
+]
+
+
+def make_model(family="transformer", attention="scaled_dot", position="sinusoidal", **changes):
+    """Builds a small model in float64, with parameters that start alike moved apart."""
+    torch.manual_seed(3)
+    attention, position = (PartSettings(part) if isinstance(part, str) else part for part in (attention, position))
+    parts = {"attention": attention, "position": position}
+    sizes = {"n_encoder_layers": 1, "n_decoder_layers": 2, "d_model": 14, "n_heads": 2, "d_ff": 17, "dropout": 0.0}
+    settings = ModelSettings(family=family, **({"tie": "target"} | parts | sizes | changes))
+    vocab_sizes = (V_TGT, V_TGT) if settings.tie == "all" else (V_SRC, V_TGT)
+    model = build_model(settings, vocab_sizes).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.1 * torch.randn_like(parameter)
+        for module in model.modules():
+            if isinstance(module, BatchNorm):  # as if it had seen some batches
+                module.mean.normal_(std=0.1)
+                module.variance.uniform_(0.5, 2.0)
+    return model
+
+
+def stepped(model, sources, targets):
+    """Gives the logits of a decoder that reads token by token from its cache, (B, T, V)."""
+    read = make_batch(sources, targets).tgt.read
+    state, logits = model.start(make_source(sources), 1), []
+    for tokens in read.T:
+        said, state = model.step(tokens, state)
+        logits.append(said)
+    return torch.stack(logits, dim=1)
+
+
+def near(actual, expected):
+    torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("family", "attention", "position"), LEGAL, ids=["-".join(parts) for parts in LEGAL])
+@torch.inference_mode()
+def test_a_cache_changes_nothing_and_neither_does_reading_all_at_once(family, attention, position):
+    model = make_model(family, attention, position)
+    batch = make_batch(SOURCES, TARGETS)
+    by_step, at_once = stepped(model, SOURCES, TARGETS), model(batch)
+    near(by_step[batch.tgt.real], at_once[batch.tgt.real])
+    for t in (1, 2, 5):  # without a cache: the sentence so far, anew at each step
+        so_far = model(make_batch(SOURCES, [target[: t - 1] for target in TARGETS]))
+        for row, target in enumerate(TARGETS):
+            if t <= len(target) + 1:
+                near(by_step[row, t - 1], so_far[row, t - 1])
+
+
+@pytest.mark.parametrize(("family", "attention", "position"), LEGAL, ids=["-".join(parts) for parts in LEGAL])
+@torch.inference_mode()
+def test_padding_and_the_order_of_the_batch_change_nothing(family, attention, position):
+    model, real = make_model(family, attention, position), make_batch(SOURCES, TARGETS).tgt.real
+    expected = model(make_batch(SOURCES, TARGETS))
+    wide = model(make_batch(SOURCES, TARGETS, widths=(19, 17)))
+    near(wide[:, : real.shape[1]][real], expected[real])
+    backwards = model(make_batch(SOURCES[::-1], TARGETS[::-1])).flip(0)
+    near(backwards[real], expected[real])
+    for row, (source, target) in enumerate(zip(SOURCES, TARGETS, strict=True)):
+        near(model(make_batch([source], [target]))[0], expected[row][real[row]])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@torch.inference_mode()
+def test_the_source_and_the_past_matter_and_the_future_does_not(family):
+    model = make_model(family)
+    expected = model(make_batch([[4, 5, 6]], [[5, 6, 7]]))[0]
+    other_source, other_past = (
+        model(make_batch([[4, 5, 7]], [[5, 6, 7]]))[0],
+        model(make_batch([[4, 5, 6]], [[6, 6, 7]]))[0],
+    )
+    assert ((other_source - expected).abs().amax(-1) > 1e-6).all()
+    assert ((other_past - expected).abs().amax(-1)[1:] > 1e-6).all()
+    other_future = model(make_batch([[4, 5, 6]], [[5, 6, 12]]))[0]
+    near(other_future[:3], expected[:3])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@torch.inference_mode()
+def test_hypotheses_of_a_sentence_share_it_and_go_their_own_ways(family):
+    model, N = make_model(family), 3
+    written = [[5, 6, 7], [8, 5, 5], [12, 9, 6], [5, 5, 5], [6, 6, 7], [7, 4, 4]]  # three for each of two sentences
+    read = make_batch([[4]] * 6, written).tgt.read
+    state = model.start(make_source(SOURCES[:2]), N)
+    for t in range(3):
+        logits, state = model.step(read[:, t], state)
+        near(logits, stepped(model, [SOURCES[row // N] for row in range(6)], written)[:, t])
+    continued = torch.tensor([2, 2, 0, 4, 3, 3])
+    logits, after = model.step(torch.full((6,), 4), state.reorder(continued))
+    expected = stepped(model, [SOURCES[row // N] for row in range(6)], [[*written[row][:2], 4] for row in continued])
+    near(logits, expected[:, 3])
+    kept, _ = model.step(torch.full((3,), 9), after.keep(torch.tensor([1])))
+    expected = stepped(model, [SOURCES[1]] * 3, [[*written[row][:2], 4, 9] for row in continued[3:]])
+    near(kept, expected[:, 4])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_tables_are_tied_as_told(family):
+    everything = make_model(family, tie="all")
+    assert everything.src.table is everything.tgt.table is everything.output.table
+    target = make_model(family, tie="target")
+    assert target.src.table is not target.tgt.table
+    assert target.tgt.table is target.output.table
+    nothing = make_model(family, tie="none")
+    assert len({id(nothing.src.table), id(nothing.tgt.table), id(nothing.output.table)}) == 3
+    sizes = [sum(parameter.numel() for parameter in model.parameters()) for model in (target, nothing)]
+    assert sizes[1] - sizes[0] == V_TGT * 14
+
+
+@pytest.mark.parametrize("norm_place", ["before", "after"])
+@pytest.mark.parametrize("norm", NORM)
+@torch.inference_mode()
+def test_every_norm_runs_in_both_places_and_decodes_as_it_was_trained(norm, norm_place):
+    model = make_model(norm=norm, norm_place=norm_place)
+    real = make_batch(SOURCES, TARGETS).tgt.real
+    near(stepped(model, SOURCES, TARGETS)[real], model(make_batch(SOURCES, TARGETS))[real])
+    assert (model.decoder.last_norm is None) == (norm_place == "after")
+
+
+@pytest.mark.parametrize("norm_place", ["before", "after"])
+def test_batch_norm_does_not_see_padding_in_training(norm_place):
+    tight, wide = (make_model(norm="batch", norm_place=norm_place).train() for _ in range(2))
+    real = make_batch(SOURCES, TARGETS).tgt.real
+    expected = tight(make_batch(SOURCES, TARGETS))
+    near(wide(make_batch(SOURCES, TARGETS, widths=(19, 17)))[:, : real.shape[1]][real], expected[real])
+    for (name, a), (_, b) in zip(tight.named_buffers(), wide.named_buffers(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9, msg=name)
+    before = make_model(norm="batch", norm_place=norm_place).state_dict()
+    moved = [name for name, tensor in tight.named_buffers() if (tensor - before[name]).abs().max() > 1e-6]
+    assert len(moved) == len(list(tight.named_buffers())), "training must be seen in the running means"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_parameter_learns_but_the_padding(family):
+    model = make_model(family, tie="none").train()
+    model(make_batch(SOURCES, TARGETS)).square().mean().backward()
+    untouched = [name for name, parameter in model.named_parameters() if parameter.grad is None]
+    assert not untouched
+    assert (model.src.table.weight.grad[PAD] == 0).all()
+
+
+@pytest.mark.parametrize("join", ["add", "concatenate"])
+@pytest.mark.parametrize("family", FAMILIES)
+@torch.inference_mode()
+def test_codes_beside_the_token_decode_as_codes_added_to_it(family, join):
+    part = PartSettings("sinusoidal", {"join": join})
+    model, real = make_model(family, position=part), make_batch(SOURCES, TARGETS).tgt.real
+    near(stepped(model, SOURCES, TARGETS)[real], model(make_batch(SOURCES, TARGETS))[real])
+
+
+WRONG = [
+    ({"family": "transfomer"}, "unknown family 'transfomer': did you mean 'transformer'"),
+    ({"n_heads": 4}, "d_model must be divisible by n_heads, got 14 and 4"),
+    ({"n_encoder_layers": 0}, r"n_encoder_layers, n_decoder_layers and d_ff must be 1 or more, got \(0, 2, 17\)"),
+    ({"d_ff": -1}, r"must be 1 or more, got \(1, 2, -1\)"),
+    ({"norm": "group"}, "unknown norm 'group': valid are layer, rms, batch"),
+    ({"norm_place": "between"}, "unknown norm_place 'between': .*valid are before, after"),
+    ({"tie": "everything"}, "unknown tie 'everything': valid are all, target, none"),
+    ({"attention": "adition"}, "unknown attention 'adition': did you mean 'additive'"),
+    ({"position": "rotory"}, "unknown position 'rotory': did you mean 'rotary'"),
+    ({"family": "recurrent", "d_model": 15, "n_heads": 3}, "d_model must be even, .* got 15"),
+]
+
+
+@pytest.mark.parametrize(("changes", "said"), WRONG, ids=[said[:40] for _, said in WRONG])
+def test_models_that_cannot_be_are_refused(changes, said):
+    with pytest.raises(ValueError, match=said):
+        make_model(**changes)
+
+
+def test_one_table_for_two_vocabularies_is_refused():
+    with pytest.raises(ValueError, match=r"tie 'all' needs one vocabulary .*, got 11 and 13 pieces: use 'target'"):
+        build_model(ModelSettings(tie="all"), (11, 13))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("position", REFUSED_IN_TEXT)
+def test_positions_that_text_does_not_have_are_refused_with_the_reason(family, position):
+    said = f"position {position!r} has no meaning in a text model: {REFUSED_IN_TEXT[position]}"
+    with pytest.raises(ValueError, match=re.escape(said)):
+        make_model(family, position=position)
+
+
+@pytest.mark.parametrize("position", ON_SCORES)
+def test_a_position_that_the_recurrent_model_would_leave_out_is_refused(position):
+    with pytest.raises(ValueError, match=position):
+        make_model("recurrent", position=position)
+
+
+@pytest.mark.parametrize(("attention", "position"), REFUSED, ids=str)
+def test_pairs_without_a_meaning_are_refused_with_the_reason(attention, position):
+    with pytest.raises(ValueError, match=re.escape(REFUSED[attention, position])):
+        make_model("transformer", attention, position)

@@ -94,8 +94,8 @@ def build_recurrent(settings: ModelSettings, vocab_sizes: tuple[int, int]) -> Re
         raise ValueError(f"d_model must be even, half for each direction of the encoder, got {D}")
     if settings.position.name in NEEDS_HEADS:
         raise ValueError(
-            f"position {settings.position.name!r} has no meaning in a recurrent model: it acts inside self-attention, and "
-            "there is none; use none or a scheme that acts on token vectors"
+            f"position {settings.position.name!r} has no meaning in a recurrent model: it acts inside self-attention, "
+            "and there is none; use none or a scheme that acts on token vectors"
         )
     positions = build_position(settings, "both"), build_position(settings, "past")
     src, tgt, output = build_embeddings(settings, vocab_sizes, *positions)

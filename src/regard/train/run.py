@@ -51,7 +51,10 @@ def choose_device(name: str) -> torch.device:
     """Gives the named device, or the best there is."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    device = torch.device(name)
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ValueError(f"train.device must be auto, cpu, cuda or cuda:N, got {name!r}") from error
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ValueError("train.device is 'cuda', and there is no CUDA device here: use cpu or auto")
     return device

@@ -2,6 +2,7 @@
 
 import shutil
 import tomllib
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
@@ -50,8 +51,9 @@ def _changed(folder: Path, sources: Sources, said: tuple[str, str, Path | None, 
     """Gives a run's settings with what a user says otherwise now; its text, pieces and model stay."""
     saved = settings_of(folder)
     _, _, config, sets = said
-    tables = merged(settings_table(saved), {} if config is None else _read(config), *(override(text) for text in sets))
-    made = settings(Settings, merged(tables, {"data": _data(sources)}))
+    tables = settings_table(saved)
+    file = {} if config is None else _read(config, tables)
+    made = settings(Settings, merged(tables, file, *(override(text) for text in sets), {"data": _data(sources)}))
     for table in ("data", "text", "model"):
         for name, value in asdict(getattr(saved, table)).items():
             other = asdict(getattr(made, table))[name]
@@ -90,7 +92,7 @@ def _data(sources: Sources) -> dict[str, list[str]]:
 
 def _tables(sources: Sources, size: str, family: str, config: Path | None, sets: tuple[str, ...]) -> dict[str, Any]:
     """Lays over each other: preset, file, command line."""
-    file = {} if config is None else _read(config)
+    file = {} if config is None else _read(config, preset(size, family))
     tables = merged(preset(size, family), file, {"data": _data(sources)}, *(override(text) for text in sets))
     if not tables["data"].get("train"):
         raise ValueError("there is no text to learn from: name it with --data")
@@ -113,8 +115,11 @@ def _languages(sources: Sources, data: dict[str, Any]) -> dict[str, str]:
     return {key: value or guessed[key] for key, value in named.items()}
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path, under: Mapping[str, Any]) -> dict[str, Any]:
+    """Reads a file of settings that will lie over others; what is wrong in it is said with its name."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        settings(Settings, merged(under, table))
+        return table
     except (ValueError, OSError) as error:
         raise ValueError(f"{path}: {error}") from error

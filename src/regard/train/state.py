@@ -40,7 +40,7 @@ class Progress:
     judged: int = 0  # step of the newest validation
     unreported: tuple[float, int] = (0.0, 0)  # sum of losses and tokens since the last entry of `losses`
     losses: list[tuple[int, float]] = field(default_factory=list)  # (step, mean loss since the last entry)
-    valid: list[dict[str, float]] = field(default_factory=list)
+    valid: list[dict[str, int | float]] = field(default_factory=list)
 
 
 class Ema:

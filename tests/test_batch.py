@@ -1,0 +1,93 @@
+"""Ids become batches: the laws of shifting, padding, positions and masks."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.batch import BOS, EOS, PAD, make_batch, make_source
+
+from .parts import exactly
+
+SENTENCES = st.lists(st.lists(st.integers(4, 30), max_size=7), min_size=1, max_size=5)
+PAIRS = st.lists(
+    st.tuples(st.lists(st.integers(4, 30), max_size=7), st.lists(st.integers(4, 30), max_size=7)),
+    min_size=1,
+    max_size=5,
+)
+
+
+@given(PAIRS)
+def test_the_decoder_reads_one_token_behind_what_it_says(pairs):
+    tgt = make_batch(*zip(*pairs, strict=True)).tgt
+    for row, (_, sentence) in enumerate(pairs):
+        n = len(sentence) + 1
+        assert tgt.read[row, :n].tolist() == [BOS, *sentence]
+        assert tgt.say[row, :n].tolist() == [*sentence, EOS]
+        assert tgt.real[row].tolist() == [True] * n + [False] * (tgt.read.shape[1] - n)
+    assert tgt.n_tokens == sum(len(sentence) + 1 for _, sentence in pairs) == int(tgt.real.sum())
+
+
+@given(PAIRS)
+def test_padding_fills_up_and_stands_at_zero(pairs):
+    batch = make_batch(*zip(*pairs, strict=True))
+    places = torch.arange(batch.src.ids.shape[1])
+    outside = places >= batch.src.lengths[:, None]
+    assert (batch.src.ids[outside] == PAD).all()
+    assert (batch.src.positions[outside] == 0).all()
+    exactly(batch.src.positions[~outside], places.expand_as(outside)[~outside])
+    for filled in (batch.tgt.read, batch.tgt.say, batch.tgt.positions):
+        assert (filled[~batch.tgt.real] == 0).all()
+
+
+@given(SENTENCES)
+def test_a_source_closes_with_its_end_and_hides_its_padding(sentences):
+    src = make_source(sentences)
+    assert src.lengths.tolist() == [len(sentence) + 1 for sentence in sentences]
+    assert src.ids.shape[1] == max(src.lengths.tolist())
+    for row, sentence in enumerate(sentences):
+        assert src.ids[row, : len(sentence) + 1].tolist() == [*sentence, EOS]
+    tile = src.mask.tile(range(1), range(src.ids.shape[1]), torch.device("cpu"))
+    seen = (
+        torch.ones_like(src.ids, dtype=torch.bool) if tile is None else tile.expand(len(sentences), 1, 1, -1)[:, 0, 0]
+    )
+    exactly(seen, torch.arange(src.ids.shape[1]) < src.lengths[:, None])
+
+
+def test_without_padding_the_kernels_are_told_so():
+    assert make_source([[5, 6], [7, 8]]).mask.key_lengths is None
+    assert make_source([[5, 6], [7]]).mask.key_lengths is not None
+    assert make_source([[5, 6]], width=4).mask.key_lengths is not None
+
+
+@given(PAIRS, st.integers(8, 11), st.integers(8, 11))
+def test_a_width_adds_padding_alone(pairs, src_width, tgt_width):
+    src, tgt = zip(*pairs, strict=True)
+    narrow, wide = make_batch(src, tgt), make_batch(src, tgt, (src_width, tgt_width))
+    assert wide.src.ids.shape[1] == src_width
+    assert wide.tgt.read.shape[1] == tgt_width
+    exactly(wide.src.ids[:, : narrow.src.ids.shape[1]], narrow.src.ids)
+    exactly(wide.tgt.say[:, : narrow.tgt.say.shape[1]], narrow.tgt.say)
+    assert wide.tgt.n_tokens == narrow.tgt.n_tokens
+    assert not wide.tgt.real[:, narrow.tgt.real.shape[1] :].any()
+
+
+def test_ids_of_a_store_do_as_well_as_lists():
+    stored = [np.array([5, 6, 7], dtype="<u2"), np.array([8], dtype="<u2")]
+    exactly(make_source(stored).ids, make_source([[5, 6, 7], [8]]).ids)
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match="a sentence of 4 ids does not fit a batch 3 wide"):
+        make_source([[5, 6, 7]], width=3)
+    with pytest.raises(ValueError, match="one target for each source, got 2 and 1"):
+        make_batch([[5], [6]], [[7]])
+
+
+def test_a_batch_moves_whole():
+    batch = make_batch([[5, 6], [7]], [[8], [9, 10]])
+    moved = batch.to(torch.device("meta"))
+    tensors = (moved.src.ids, moved.src.positions, moved.src.lengths, moved.tgt.read, moved.tgt.say, moved.tgt.real)
+    assert all(tensor.device.type == "meta" for tensor in (*tensors, moved.tgt.positions, moved.src.mask.key_lengths))
+    assert moved.src.mask.n_keys == batch.src.mask.n_keys

@@ -1,0 +1,73 @@
+"""Runs so small that they take seconds: strings to be reversed, and settings that learn it."""
+
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import regard
+from regard.config import Settings, merged, settings
+from regard.train.train import Outcome, train
+
+SYMBOLS = "abcdefghij"
+
+# Letters are words here, so a piece is a letter; there are 14 pieces with the four special ones.
+TABLES: dict[str, Any] = {
+    "data": {"valid_size": 64, "src_lang": "src", "tgt_lang": "tgt"},
+    "text": {"vocab_size": 32, "byte_fallback": False},
+    "model": {"n_encoder_layers": 1, "n_decoder_layers": 1, "d_model": 16, "n_heads": 2, "d_ff": 32, "dropout": 0.0},
+    "train": {
+        "batch_tokens": 256,
+        "max_steps": 12,
+        "warmup": 4,
+        "valid_every": 4,
+        "save_every": 4,
+        "log_every": 2,
+        "valid_sentences": 8,
+        "device": "cpu",
+    },
+}
+
+
+def reversals(n: int, seed: int, longest: int = 8) -> list[tuple[str, str]]:
+    """Draws n different strings of 3 and more symbols, each with its reversal."""
+    chance = random.Random(seed)
+    found: dict[str, str] = {}
+    while len(found) < n:
+        symbols = [chance.choice(SYMBOLS) for _ in range(chance.randint(3, longest))]
+        found[" ".join(symbols)] = " ".join(reversed(symbols))
+    return list(found.items())
+
+
+def write_tsv(path: Path, pairs: list[tuple[str, str]]) -> Path:
+    """Writes pairs as a user has them."""
+    path.write_text("".join(f"{src}\t{tgt}\n" for src, tgt in pairs), encoding="utf-8")
+    return path
+
+
+def make_settings(text: Path, *changes: dict[str, Any]) -> Settings:
+    """Gives the settings of a tiny run on a text."""
+    return settings(Settings, merged(TABLES, {"data": {"train": [str(text)]}}, *changes))
+
+
+def run_training(made: Settings, folder: Path) -> Outcome:
+    """Trains without drawing."""
+    return train(made, folder, lambda progress: None)
+
+
+def exact_share(model: Path, pairs: list[tuple[str, str]]) -> float:
+    """Gives the share of greedy translations that are the reference, letter by letter."""
+    translator = regard.load(model)
+    greedy = replace(translator.settings, method="greedy")
+    found = translator.translate([src for src, _ in pairs], greedy)
+    return sum(one.text == tgt for one, (_, tgt) in zip(found, pairs, strict=True)) / len(pairs)
+
+
+def trained_once(tmp_path_factory: Any) -> Path:
+    """Gives the folder of a tiny run that all tests of a session share, and that none may change."""
+    folder = tmp_path_factory.getbasetemp() / "trained"
+    if not folder.exists():
+        text = write_tsv(folder.with_suffix(".tsv"), reversals(300, seed=5))
+        test = write_tsv(folder.with_suffix(".test.tsv"), reversals(10, seed=6, longest=5))
+        run_training(make_settings(text, {"data": {"test": [str(test)]}}), folder)
+    return folder

@@ -28,7 +28,7 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed
 	@echo "== Tests"
-	@$(BIN)/python -m pytest -q
+	@$(BIN)/python -m pytest -q -n auto
 
 check: $(VENV)/.installed-check
 	@echo "== Formatting and lint"

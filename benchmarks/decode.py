@@ -40,6 +40,7 @@ from regard.build import build_model
 from regard.config import DecodeSettings, ModelSettings
 from regard.decode import SEARCH
 from regard.model import Seq2Seq, State, Transformer
+from regard.model.swift import swift
 
 Decode = Callable[[list[Task]], list[Any]]  # for each batch the ids that were written, a row for each sentence
 AGAINST = "CTranslate2 float32"  # in whichever way it shares out its threads best
@@ -94,8 +95,12 @@ def in_threads(decode: Decode, workers: int) -> Decode:
 
 
 def our_systems(model: Transformer, beam: int, threads: int) -> dict[str, Decode]:
-    """Makes our versions; one of other precision is one line more."""
-    systems = {"regard float32": decode_regard(model, beam)}
+    """Makes our versions, packed as `regard.load` packs them, and the plain model beside them."""
+    systems = {
+        "regard float32": decode_regard(swift(model), beam),
+        "regard int8": decode_regard(swift(model, "int8"), beam),
+        "regard float32, not packed": decode_regard(model, beam),
+    }
     if threads > 1:
         systems[f"regard float32, {threads} workers"] = in_threads(systems["regard float32"], threads)
     return systems

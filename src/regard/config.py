@@ -141,7 +141,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "tiny": {
         "text": {"vocab_size": 4000},
         "model": {"n_encoder_layers": 2, "n_decoder_layers": 2, "d_model": 128, "n_heads": 4, "d_ff": 512},
-        "train": {"batch_tokens": 2048, "lr": 2e-3, "warmup": 400, "valid_every": 250, "save_every": 250},
+        "train": {"batch_tokens": 2048, "lr": 2e-3, "warmup": 400, "valid_every": 100, "save_every": 100},
     },
     "small": {
         "text": {"vocab_size": 8000},

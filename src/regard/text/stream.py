@@ -10,12 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
 
-import zstandard
-
 COMPRESSED = (".gz", ".xz", ".zst")
 BLOCK = 1 << 17
-# What the four libraries raise when a file is broken off, damaged or none of theirs.
-DAMAGE = (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
+# What the libraries raise when a file is broken off, damaged or none of theirs.
+DAMAGE = (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile)
 
 
 @contextmanager
@@ -67,12 +65,17 @@ def _decompressed(raw: io.BufferedReader, suffix: str) -> io.BufferedIOBase:
 
 def _unpacked(raw: io.BufferedIOBase) -> Iterator[bytes]:
     """Unpacks frame after frame: zstandard's own reader takes a file that is broken off for one that ends."""
+    import zstandard  # only who reads such a file needs it
+
     library = zstandard.ZstdDecompressor(max_window_size=1 << 31)
     frame = None
     while block := raw.read(BLOCK):
         while block:
             frame = frame or library.decompressobj()
-            yield frame.decompress(block)
+            try:
+                yield frame.decompress(block)
+            except zstandard.ZstdError as error:
+                raise EOFError(str(error)) from error
             block, frame = (frame.unused_data, None) if frame.eof else (b"", frame)
     if frame is not None:
         raise EOFError("a file that ends inside a frame")

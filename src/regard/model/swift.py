@@ -13,6 +13,7 @@ from regard.batch import Batch, Source
 from regard.mask import Mask
 from regard.model.decoder import DecoderLayer
 from regard.model.embedding import Output
+from regard.model.norm import BatchNorm
 from regard.model.packed import PACKED, replace_linears
 from regard.model.seq2seq import Seq2Seq, State
 from regard.model.transformer import Transformer
@@ -166,7 +167,7 @@ def _fits(model: Transformer) -> bool:
         and model.tgt.table.embedding_dim == model.output.table.embedding_dim
     )
     scaled = all(isinstance(layer.attention.attention, ScaledDot) for layer in model.decoder.layers)  # pyright: ignore
-    batched = any(type(module).__name__ == "BatchNorm" for module in model.modules())
+    batched = any(isinstance(module, BatchNorm) for module in model.modules())
     return added and scaled and not batched and next(model.parameters()).device.type == "cpu"
 
 

@@ -38,9 +38,15 @@ class DataSettings:
     """Where the text lies; each source is a file, two aligned files joined by a comma, or `-`."""
 
     train: tuple[str, ...] = ()
+    # How often an epoch sees each pair of a training source, such as 2.5; once where none are given. A pair that stands
+    # in several sources belongs to the first.
+    weights: tuple[float, ...] = ()
+    tags: tuple[str, ...] = ()  # of text.symbols, one set before each source sentence of a training source; "" is none
     valid: tuple[str, ...] = ()
     test: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()  # files whose sentences stay out of training on either side, besides valid and test
     valid_size: int = 1000  # pairs split off where no validation text is given, a tenth of the text at most
+    reverse: bool = False  # each source's second language is translated into its first
     src_lang: str = "src"
     tgt_lang: str = "tgt"
 
@@ -49,12 +55,15 @@ class DataSettings:
 class TextSettings:
     """How strings become ids."""
 
+    tokenizer: str | None = None  # a model's folder whose pieces are used; learned from the text where none is named
     kind: str = "unigram"  # or "bpe"
     vocab_size: int = 8000
     joint: bool = True  # one vocabulary for both sides
     byte_fallback: bool = True
     character_coverage: float | None = None  # by the script of the text where none is given
+    symbols: tuple[str, ...] = ()  # pieces that are never split, such as "<bt>"
     sampling: float = 0.0  # chance-based segmentation in training: unigram sampling's alpha or BPE's dropout
+    variants: int = 8  # segmentations of each side that are stored where there is sampling
     max_len: int = 256  # pieces of a side; longer pairs are left out of training
     max_ratio: float = 4.0  # of the sides' lengths in pieces; pairs beyond it are counted as outliers and left out
 
@@ -103,6 +112,7 @@ class TrainSettings:
     accumulate: int = 1  # batches in one step
     max_epochs: int | None = 30
     max_steps: int | None = None
+    max_minutes: float | None = None
     lr: float = 1e-3
     schedule: str = "inverse_sqrt"  # or "cosine", which needs max_steps, or "constant"
     warmup: int = 1000
@@ -110,6 +120,8 @@ class TrainSettings:
     weight_decay: float = 0.01
     clip: float | None = 1.0
     label_smoothing: float = 0.1
+    r_drop: float = 0.0  # weight of the disagreement of two passes with different dropout, such as 5; doubles the work
+    init: str | None = None  # the model that learns on: a bundled one's name or a folder, as --init says
     vectors: str = "random"  # or "skip_gram" or "cbow": tables start from vectors learned on the same text
     ema: float | None = None  # weight of the past in a running mean of the parameters, such as 0.999
     average: int = 1  # last checkpoints whose mean is the final model, besides the best one

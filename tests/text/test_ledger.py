@@ -5,11 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.text.ledger import Ledger, Verdict, hash_pairs, hash_texts, take_stock
+from regard.text.key import key_of
+from regard.text.ledger import Ledger, Verdict, hash_keys, take_stock
 from regard.text.pair import Pair
 from regard.text.split import split_valid
 
-WORD = st.sampled_from(["", "a", "b", "ab", "介", "x" * 9])
+WORD = st.sampled_from(["", "a", "A.", "b", "a b", "ab", "介", "！", "!!", "x" * 9])
 PAIRS = st.lists(st.tuples(WORD, WORD), max_size=12)
 
 
@@ -34,15 +35,15 @@ def test_stock_is_what_a_set_of_strings_says(pairs):
 def test_a_pair_is_not_its_reverse():
     ledger = take_stock(make([("a", "b"), ("b", "a"), ("ab", "a"), ("a", "ba")]), 5)
     assert ledger.count(Verdict.TRAIN) == 4
-    assert len(set(hash_pairs(ledger).tolist())) == 4
+    assert len(set(ledger.pairs.tolist())) == 4
 
 
 @given(pairs=PAIRS, held=PAIRS)
 def test_sharing_is_what_sets_of_strings_say(pairs, held):
     ledger = take_stock(make(pairs), 99)
-    found = ledger.sharing(hash_texts(src for src, _ in held), hash_texts(tgt for _, tgt in held))
-    sources, targets = {src for src, _ in held}, {tgt for _, tgt in held}
-    assert found.tolist() == [src in sources or tgt in targets for src, tgt in pairs]
+    found = ledger.sharing(hash_keys(src for src, _ in held), hash_keys(tgt for _, tgt in held))
+    sources, targets = {key_of(src) for src, _ in held}, {key_of(tgt) for _, tgt in held}
+    assert found.tolist() == [key_of(src) in sources or key_of(tgt) in targets for src, tgt in pairs]
 
 
 def test_only_training_pairs_are_struck():
@@ -74,7 +75,7 @@ def split(pairs, wanted):
     """Gives the training and validation pairs of a split, or None where there is none."""
     named = [(f"s{src}", f"t{tgt}") for src, tgt in pairs]
     try:
-        ledger = split_valid(take_stock(make(named), 9), wanted)
+        ledger = split_valid(take_stock(make(named), 9), wanted, [0])
     except ValueError:
         return None
     parts = [[named[i] for i in ledger.places(verdict)] for verdict in (Verdict.TRAIN, Verdict.VALID)]
@@ -121,14 +122,25 @@ def test_too_small_a_text_is_not_split(n):
     pairs = [(f"a{i}", f"b{i}") for i in range(n)] + [("", "")]
     said = f"must have 10 pairs or more to split validation off, got {n} that can be used of {n + 1}; .+data.valid"
     with pytest.raises(ValueError, match=said):
-        split_valid(ledger_of(pairs), 5)
+        split_valid(ledger_of(pairs), 5, [0])
 
 
 def test_a_text_of_one_translation_is_not_split():
     with pytest.raises(ValueError, match="share no sentence with it, got 0 of 20"):
-        split_valid(ledger_of([(f"a{i}", "b") for i in range(20)]), 5)
+        split_valid(ledger_of([(f"a{i}", "b") for i in range(20)]), 5, [0])
 
 
-def test_a_validation_size_must_be_positive():
-    with pytest.raises(ValueError, match=r"data\.valid_size must be 1 or more, got 0"):
-        split_valid(ledger_of([(f"a{i}", f"b{i}") for i in range(20)]), 0)
+def test_validation_is_split_off_the_sources_that_are_named():
+    pairs = [Pair(f"a{i}", f"b{i}", "", origin=i % 3) for i in range(90)]
+    ledger = split_valid(take_stock(pairs, 9), 50, [1])
+    chosen = ledger.places(Verdict.VALID)
+    assert len(chosen) == 3, "a tenth of them"
+    assert set(ledger.origins[chosen]) == {1}
+    with pytest.raises(ValueError, match="got 0 that can be used of 90"):
+        split_valid(take_stock(pairs, 9), 50, [3])
+
+
+def test_the_first_of_several_sources_keeps_a_pair():
+    ledger = take_stock([Pair("a", "b", "", origin) for origin in (300, 0, 1)], 9)
+    assert ledger.origins.tolist() == [300, 0, 1]
+    assert ledger.verdicts.tolist() == [Verdict.TRAIN, Verdict.DUPLICATE, Verdict.DUPLICATE]

@@ -1,12 +1,14 @@
 """The whole way from files to ids: laws of the splits, of using again, and of leaving nothing behind."""
 
 import io
+import json
 import os
 import sys
 from dataclasses import replace
 from itertools import chain
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from regard.config import DataSettings, TextSettings
@@ -72,6 +74,7 @@ def test_every_pair_is_where_the_report_says(tmp_path):
         Verdict.IN_VALID: (1, (f"{train}, line 54",)),
         Verdict.IN_TEST: (1, (f"{train}, line 55",)),
         Verdict.OUTLIER: (1, (f"{train}, line 56",)),
+        Verdict.EXCLUDED: (0, ()),
     }
     assert report.read == len(mess) == report.train + sum(count for count, _ in left.values())
     assert (report.valid, report.test, report.held_empty, report.valid_is_split) == (7, 5, 1, False)
@@ -113,7 +116,7 @@ def test_nothing_is_made_twice(tmp_path, monkeypatch):
     first = run(tmp_path / "run", train)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     monkeypatch.setattr(module, "_make", None)
-    again = run(tmp_path / "run", train, replace(TEXT, sampling=0.1), say=said.append)
+    again = run(tmp_path / "run", train, replace(TEXT, variants=3), say=said.append)  # not used without sampling
     assert said[0].endswith("data is used again, nothing has changed")
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
     assert again.report == first.report
@@ -129,6 +132,8 @@ CHANGES = {
     "time": lambda train: os.utime(train, ns=(1, 1)),
     "text": other_text,
     "settings": lambda train: {"text": replace(TEXT, max_len=59)},
+    "sampling": lambda train: {"text": replace(TEXT, sampling=0.1)},
+    "weights": lambda train: {"weights": (2.0,)},
     "size of validation": lambda train: {"valid_size": 5},
     "seed": lambda train: {"seed": 2},
     "a damaged store": lambda train: (train.parent / "run/data/train/src.bin").write_bytes(b"xx"),
@@ -198,7 +203,10 @@ def test_ticks_count_the_pairs_of_each_reading(tmp_path, monkeypatch):
 MANY = as_tsv(CLEAN)
 BAD_TEXTS = {
     "empty": ("", r"train\.tsv: the text must have pairs of sentences, got an empty file"),
-    "one pair": ("a\tb\n", "must have 10 pairs or more to split validation off, got 1 that can be used of 1"),
+    "one pair": (
+        "a\tb\n",
+        r"train\.tsv: a text must have 10 pairs or more .+, got 1 that can be used of 1",
+    ),
     "a line of 100,000 characters": ("a" * 100_000 + "\tb\n", "got 0 that can be used of 1"),
     "one column": (MANY + "one\n", r"train\.tsv, line 121: a line must have two columns .+, got 1: 'one'"),
 }
@@ -234,6 +242,8 @@ def test_bad_validation_text_is_named_and_leaves_nothing(tmp_path, pairs, said):
         (replace(TEXT, max_len=0), r"text\.max_len must be 1 or more, got 0"),
         (replace(TEXT, max_ratio=0.5), r"text\.max_ratio must be 1 or more, got 0\.5"),
         (replace(TEXT, sampling=2.0), r"text\.sampling must lie in 0 … 1, got 2\.0"),
+        (replace(TEXT, variants=0), r"text\.variants must lie in 1 … 255, got 0"),
+        (replace(TEXT, variants=256), r"text\.variants must lie in 1 … 255, got 256"),
         (replace(TEXT, kind="words"), "unknown kind of pieces 'words'"),
         (
             replace(TEXT, max_len=5),
@@ -273,3 +283,156 @@ def test_the_order_of_the_text_does_not_change_the_split(tmp_path):
     back = run(tmp_path / "b", write(tmp_path / "b.tsv", CLEAN[::-1]))
     assert sorted(forth.valid_pairs) == sorted(back.valid_pairs)
     assert set(chain(decoded(back, back.train), back.valid_pairs)) == set(CLEAN)
+
+
+def test_leaks_are_found_whatever_case_punctuation_and_spaces(tmp_path):
+    train = [*CLEAN, ("Das ist, ein HAUS!", "x1"), ("x2", "THE  city?"), ("!!!", "x3"), ("…", "x4")]
+    valid = write(tmp_path / "valid.tsv", [("das ist ein Haus", "y"), ("!!!", "y3")])
+    test = write(tmp_path / "test.tsv", [("z", "The city.")])
+    prepared = run(tmp_path / "run", write(tmp_path / "train.tsv", train), valid=(str(valid),), test=(str(test),))
+    left = prepared.report.left
+    assert left(Verdict.IN_VALID).examples == tuple(f"{tmp_path / 'train.tsv'}, line {n}" for n in (121, 123))
+    assert left(Verdict.IN_TEST).examples == (f"{tmp_path / 'train.tsv'}, line 122",)
+    assert decoded(prepared, prepared.train) == [*CLEAN, ("…", "x4")]
+
+
+def test_sentences_that_are_excluded_stay_out_on_either_side(tmp_path):
+    files = {
+        "one.txt": CLEAN[0][0] + "!\n\n",
+        "four.tsv": f"eng\tcmn\t{CLEAN[1][1].upper()}\t{CLEAN[2][0]}\n",
+        "lines.de": CLEAN[3][1] + "\n",
+        "a.x": CLEAN[4][0] + "\n",
+        "b.y": CLEAN[5][0] + "\nmore\n",
+        "rows.jsonl": json.dumps({"src": "s", "tgt": CLEAN[6][1]}),
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    crossed = [(CLEAN[7][1], "turned round"), ("also turned", CLEAN[7][0])]
+    (tmp_path / "turned.tsv").write_text(f"{CLEAN[7][0]}\t{CLEAN[7][1]}\n", encoding="utf-8")
+    out = ("one.txt", "four.tsv", "lines.de", f"a.x,{tmp_path}/b.y", "rows.jsonl", "turned.tsv")
+    train = write(tmp_path / "train.tsv", CLEAN + crossed)
+    said = []
+    prepared = run(tmp_path / "run", train, say=said.append, exclude=tuple(f"{tmp_path}/{name}" for name in out))
+    kept = {*decoded(prepared, prepared.train), *prepared.valid_pairs}
+    assert kept == set(CLEAN[8:])
+    assert prepared.report.left(Verdict.EXCLUDED).count == 10
+    assert [line for line in said if line.startswith("10 left out that share a sentence with data.exclude (")]
+    (tmp_path / "one.txt").write_text("other\n", encoding="utf-8")
+    again = run(tmp_path / "run", train, exclude=tuple(f"{tmp_path}/{name}" for name in out))
+    assert again.report.left(Verdict.EXCLUDED).count == 9, "the files are part of what the text was made from"
+
+
+def mixture(tmp_path, **given):
+    """Prepares three sources that share a pair."""
+    tmp_path.mkdir(exist_ok=True)
+    parts = [CLEAN[:40], [CLEAN[0], *CLEAN[40:80]], [CLEAN[0], *CLEAN[80:]]]
+    files = tuple(str(write(tmp_path / f"{n}.tsv", part)) for n, part in enumerate(parts))
+    valid = str(write(tmp_path / "valid.tsv", sentences(4, seed=8)))
+    return run(tmp_path / "run", files, **{"valid": (valid,), **given}), files
+
+
+def test_each_pair_knows_its_source(tmp_path):
+    prepared, files = mixture(tmp_path, weights=(3.0, 0.5, 1.0))
+    store = prepared.train
+    assert decoded(prepared, store) == CLEAN
+    assert store.origins.tolist() == [0] * 40 + [1] * 40 + [2] * 40, "a shared pair belongs to the first"
+    times = [len(store.epoch(1, epoch)[store.epoch(1, epoch) < 40]) for epoch in range(4)]
+    assert times == [120] * 4
+    assert sum(len(store.epoch(1, epoch)) for epoch in range(4)) == 4 * (120 + 20 + 40)
+    lines = prepared.report.lines()
+    assert lines[1:4] == [
+        f"40 for training from {files[0]}, each seen 3 times an epoch",
+        f"40 for training from {files[1]}, each seen 0.5 times an epoch",
+        f"40 for training from {files[2]}",
+    ]
+    again, _ = mixture(tmp_path, weights=(3.0, 0.5, 1.0))
+    assert again.report == prepared.report
+
+
+def test_without_weights_every_epoch_is_the_text(tmp_path):
+    prepared, _ = mixture(tmp_path)
+    assert prepared.train.epoch(5, 3).tolist() == list(range(120))
+    assert prepared.train.draw(5, 3).tolist() == [[0, 0]] * 120
+
+
+def test_a_tag_stands_before_the_pairs_of_its_source(tmp_path):
+    text = replace(TEXT, symbols=("<bt>",))
+    prepared, _ = mixture(tmp_path, text=text, tags=("", "<bt>", ""))
+    tagged = [(f"<bt> {src}", tgt) for src, tgt in CLEAN[40:80]]
+    assert decoded(prepared, prepared.train) == CLEAN[:40] + tagged + CLEAN[80:]
+    symbol = prepared.tokenizer.encode("<bt>", "src")[-1]
+    assert all((symbol in prepared.train.src(i)) == (40 <= i < 80) for i in range(120))
+
+
+@pytest.mark.parametrize("tags", [("", "<bt>", ""), ("<bt>", "<x>", "<bt>")])
+def test_validation_is_split_off_text_without_a_tag_if_there_is_any(tmp_path, tags):
+    prepared, _ = mixture(tmp_path, text=replace(TEXT, symbols=("<bt>", "<x>")), tags=tags, valid=(), valid_size=8)
+    n_tagged = sum(src.startswith(("<bt> ", "<x> ")) for src, _ in prepared.valid_pairs)
+    assert (len(prepared.valid_pairs), n_tagged) == (8, 0 if "" in tags else 8)
+    assert decoded(prepared, prepared.valid) == prepared.valid_pairs
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_variants_spell_the_text_and_are_the_same_every_time(tmp_path, kind):
+    text = replace(TEXT, kind=kind, sampling=0.3, variants=3, max_len=22, symbols=("<bt>",))
+    prepared, _ = mixture(tmp_path, text=text, tags=("", "<bt>", ""))
+    store, tokenizer = prepared.train, prepared.tokenizer
+    assert store.head.n_variants == 3
+    found = {}
+    for variant in range(4):
+        cuts = np.full(len(store), variant)
+        for side in ("src", "tgt"):
+            ids, lengths = store.rows(side, np.arange(len(store)), cuts, 22, (), ())
+            found[side, variant] = [row[:n].tolist() for row, n in zip(ids, lengths, strict=True)]
+    for (side, variant), rows in found.items():
+        plain = found[side, 0]
+        assert [tokenizer.decode(row, side) for row in rows] == [tokenizer.decode(row, side) for row in plain]
+        assert (rows == plain) == (variant == 0)
+    assert found["tgt", 1] != found["tgt", 2]
+    other, _ = mixture(tmp_path / "other", text=text, tags=("", "<bt>", ""))
+    assert other.train.ids["src"].tolist() == store.ids["src"].tolist()
+    changed, _ = mixture(tmp_path / "changed", text=text, tags=("", "<bt>", ""), seed=2)
+    assert changed.train.ids["src"].tolist() != store.ids["src"].tolist()
+
+
+def test_too_long_a_variant_gives_way_to_the_plain_one(tmp_path):
+    text = replace(TEXT, kind="bpe", sampling=1.0, variants=2, max_len=30)
+    prepared = run(tmp_path / "run", write(tmp_path / "train.tsv", CLEAN), text)
+    store = prepared.train
+    plain, drawn = store.lengths(), store.lengths(variants=np.full((len(store), 2), 2))
+    n_signs = np.array([[len(src) + 1, len(tgt) + 1] for src, tgt in decoded(prepared, store)])
+    assert ((drawn == plain) | (drawn == n_signs)).all(), "without merges each sign is a piece"
+    assert ((drawn == plain) | (n_signs <= 30)).all()
+    assert (drawn[n_signs <= 30] == n_signs[n_signs <= 30]).all()
+    assert (n_signs > 30).any() and (n_signs <= 30).any()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"weights": (1.0, 2.0)}, r"data\.weights must have one entry for each source of data\.train, got 2 for 3"),
+        ({"tags": ("<bt>",)}, r"data\.tags must have one entry for each source of data\.train, got 1 for 3"),
+        ({"weights": (1.0, 0.0, 1.0)}, r"data\.weights must be numbers above 0, got 0\.0"),
+        ({"weights": (1.0, float("nan"), 1.0)}, r"data\.weights must be numbers above 0, got nan"),
+        ({"tags": ("", "<bt>", "")}, r"data\.tags must be symbols of text\.symbols, or empty, got '<bt>'; .+ are none"),
+        ({"exclude": ("missing.txt",)}, r"missing\.txt: no such file"),
+        ({"valid_size": 0}, r"data\.valid_size must be 1 or more, got 0"),
+    ],
+)
+def test_settings_of_data_that_cannot_be_met_are_named(tmp_path, given, said):
+    with pytest.raises(ValueError, match=said):
+        mixture(tmp_path, **given)
+    assert names(tmp_path) == ["0.tsv", "1.tsv", "2.tsv", "valid.tsv"]
+
+
+def test_symbols_that_a_given_tokenizer_does_not_know_are_named(tmp_path):
+    train = write(tmp_path / "train.tsv", CLEAN)
+    old = run(tmp_path / "old", train, replace(TEXT, symbols=("<x>",))).tokenizer
+    with pytest.raises(ValueError, match=r"symbols of the tokenizer that is given, got '<bt>'; it has <x>"):
+        run(tmp_path / "run", train, replace(TEXT, symbols=("<x>", "<bt>")), tokenizer=old)
+
+
+def test_one_translation_for_all_is_named_with_its_file(tmp_path):
+    train = write(tmp_path / "train.tsv", [(src, "the same") for src, _ in CLEAN])
+    with pytest.raises(ValueError, match=r"train\.tsv: validation must leave training pairs .+, got 0 of 120"):
+        run(tmp_path / "run", train)

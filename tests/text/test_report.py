@@ -10,7 +10,7 @@ from regard.config import TextSettings
 from regard.text.fitting import measure
 from regard.text.ledger import Verdict, take_stock
 from regard.text.pair import Pair
-from regard.text.report import DataReport, find, read_report, write_report
+from regard.text.report import DataReport, Origin, find, find_origins, read_report, write_report
 
 PAIRS = [Pair("a", "b", "x, line 1"), Pair("a", "b", "x, line 2"), Pair("", "b", "x, line 3")]
 LEFT_OUT = find(take_stock(PAIRS, 9), {Verdict.DUPLICATE: ["x, line 2"], Verdict.EMPTY: ["x, line 3"]})
@@ -30,9 +30,24 @@ def test_a_report_says_what_occurred():
     ]
 
 
-def test_a_report_survives_a_file(tmp_path):
-    write_report(REPORT, tmp_path / "report.json")
-    assert read_report(tmp_path / "report.json") == REPORT
+SEVERAL = replace(REPORT, origins=(Origin("a.tsv", 1000, 2.5), Origin("b.tsv", 200, 1.0)))
+
+
+def test_several_sources_are_told_apart():
+    assert SEVERAL.lines()[1:3] == [
+        "1,000 for training from a.tsv, each seen 2.5 times an epoch",
+        "200 for training from b.tsv",
+    ]
+    ledger = take_stock([Pair(f"a{i}", "b", "", origin=i // 3) for i in range(7)] + [Pair("", "b", "", 0)], 9)
+    found = find_origins(ledger, ["x", "y", "z", "none"], [1.0, 2.0, 3.0, 4.0])
+    assert found == (Origin("x", 3, 1.0), Origin("y", 3, 2.0), Origin("z", 1, 3.0), Origin("none", 0, 4.0))
+    assert find_origins(take_stock(PAIRS, 9), ["x"], [5.0]) == ()
+
+
+@pytest.mark.parametrize("report", [REPORT, SEVERAL])
+def test_a_report_survives_a_file(tmp_path, report):
+    write_report(report, tmp_path / "report.json")
+    assert read_report(tmp_path / "report.json") == report
 
 
 @pytest.mark.parametrize("text", ["", "{", "{}", "[]", '{"left_out": [3]}', '{"left_out": [], "read": 3}'])

@@ -1,13 +1,11 @@
-"""Tokenizers: text comes back exactly, chance is repeatable, files are whole or refused."""
+"""Tokenizers: text comes back exactly, files are whole or refused."""
 
 import io
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 import pytest
 import sentencepiece
 from hypothesis import given
-from hypothesis import strategies as st
 
 from regard.config import TextSettings
 from regard.text.pair import normalise
@@ -40,13 +38,6 @@ def test_any_text_comes_back(kind, joint, text):
         assert all(3 < i < tokenizer.vocab_size(side) for i in ids), "no special id, and none that is unknown"
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@given(text=TEXTS, seed=st.integers(0, 2**32 - 2))
-def test_text_that_was_cut_by_chance_comes_back(kind, text, seed):
-    [ids] = make(kind).sample([text], "src", 0.5, seed)
-    assert make(kind).decode(ids, "src") == normalise(text)
-
-
 @pytest.mark.parametrize("text", ["你好，世界！（西安）：“对”；《书》、…—～", "<s> </s> <pad> <unk> <0x41> ⁇ ▅"])
 def test_signs_with_a_meaning_survive(text):
     assert make().decode(make().encode(text, "src")) == text
@@ -66,36 +57,6 @@ def test_pieces_spell_the_text(kind):
     assert 4 <= len(pieces) < len(text)
     assert "".join(pieces) == "▁" + text.replace(" ", "▁")
     assert make(kind).pieces([0, 1, 2, 3], "tgt") == ["<pad>", "<unk>", "<s>", "</s>"]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_chance_depends_on_the_seed_alone(kind):
-    texts, tokenizer = [tgt for _, tgt in PAIRS[:20]], make(kind)
-    first = tokenizer.sample(texts, "tgt", 0.3, seed=5)
-    assert tokenizer.sample(texts, "tgt", 0.3, seed=6) != first
-    assert tokenizer.sample(texts, "tgt", 0.3, seed=5) == first
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda seed: tokenizer.sample(texts, "tgt", 0.3, seed=seed), [5, 7, 5, 8, 5]))
-    assert found[0] == found[2] == found[4] == first
-
-
-def test_stronger_sampling_cuts_finer_with_bpe():
-    texts, tokenizer = [tgt for _, tgt in PAIRS], make("bpe")
-
-    def n_pieces(strength):
-        return sum(map(len, tokenizer.sample(texts, "tgt", strength, seed=1)))
-
-    plain = sum(map(len, tokenizer.encode_batch(texts, "tgt")))
-    assert n_pieces(0.0) == plain < n_pieces(0.1) < n_pieces(0.5)
-
-
-@pytest.mark.parametrize(
-    ("strength", "seed", "said"),
-    [(1.5, 0, "must lie in 0 … 1, got 1.5"), (0.1, -1, "got -1"), (0.1, 2**32 - 1, "0 … 4294967294, got 4294967295")],
-)
-def test_a_wrong_sampling_is_refused(strength, seed, said):
-    with pytest.raises(ValueError, match=said):
-        make().sample(["a"], "src", strength, seed)
 
 
 def test_special_ids_vanish_and_unknown_ones_show():

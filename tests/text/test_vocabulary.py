@@ -125,3 +125,43 @@ def test_no_text_is_named():
 def test_another_complaint_of_the_library_is_passed_on():
     with pytest.raises(ValueError, match=r"no tokenizer can be learned from this text: .+"):
         train_tokenizer([("", "")], TextSettings(), silent, seed=1)
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+@pytest.mark.parametrize("joint", [True, False])
+def test_symbols_are_pieces_that_survive(kind, joint):
+    symbols = ("<bt>", "<2de>", 'a,"b')
+    tokenizer = train_tokenizer(PAIRS, TextSettings(kind=kind, vocab_size=400, joint=joint, symbols=symbols), silent, 1)
+    assert tokenizer.symbols == set(symbols)
+    assert tokenizer.vocab_size("src") <= 400
+    for side in ("src", "tgt"):
+        for text in ("<bt> 介绍一下 the city", '介<bt>绍 a,"b.', "<2de><bt>"):
+            ids = tokenizer.encode(text, side)
+            assert tokenizer.decode(ids, side) == text
+            assert sum(piece in symbols for piece in tokenizer.pieces(ids, side)) == text.count("<bt>") + sum(
+                symbol in text for symbol in symbols[1:]
+            )
+
+
+@pytest.mark.parametrize(
+    ("symbols", "said"),
+    [
+        (("a b",), "written without spaces, as normalised text, got 'a b'"),
+        (("",), "got ''"),
+        (("\u2581x",), "got '\u2581x'"),
+        (("<s>",), "must be new, each named once, got '<s>', which is taken"),
+        (("<0x41>",), "got '<0x41>', which is taken"),
+        (("<bt>", "<bt>"), "got '<bt>', which is taken"),
+    ],
+)
+def test_symbols_that_cannot_be_are_named(symbols, said):
+    with pytest.raises(ValueError, match=said):
+        train_tokenizer(PAIRS, TextSettings(vocab_size=400, symbols=symbols), silent, 1)
+
+
+def test_a_symbol_that_would_be_split_is_named():
+    symbol, found = "introduce", Tokenizer.pieces
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Tokenizer, "pieces", lambda *given: [piece for piece in found(*given) if piece != symbol])
+        with pytest.raises(ValueError, match="must not spell words of the text, got 'introduce'"):
+            train_tokenizer(PAIRS, TextSettings(vocab_size=400, symbols=(symbol,)), silent, 1)

@@ -11,7 +11,7 @@ from regard.config import DataSettings, TextSettings
 from regard.text.corpus import files_of
 from regard.text.tokenizer import Tokenizer
 
-FORMAT = 1  # of the prepared files; a program that writes them otherwise counts on
+FORMAT = 2  # of the prepared files; a program that writes them otherwise counts on
 END = 1 << 16  # bytes at either end of a file that are looked at
 
 
@@ -21,10 +21,10 @@ def fingerprint(data: DataSettings, text: TextSettings, seed: int, tokenizer: To
     parts = {
         "format": FORMAT,
         "data": asdict(data),
-        "text": {name: value for name, value in asdict(text).items() if name != "sampling"},  # done in training
+        "text": {name: value for name, value in asdict(text).items() if name != "variants" or text.sampling > 0},
         "seed": seed,
         "tokenizer": [blake2b(model, digest_size=16).hexdigest() for model in given],
-        "files": [_file(path) for path in _files((*data.train, *data.valid, *data.test))],
+        "files": [_file(path) for path in _files((*data.train, *data.valid, *data.test, *data.exclude))],
     }
     return json.dumps(parts, ensure_ascii=False, indent=1)
 

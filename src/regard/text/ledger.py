@@ -1,4 +1,4 @@
-"""What becomes of each training pair, in seventeen bytes a pair, so that any number of them can be judged at once."""
+"""What becomes of each training pair, in 27 bytes a pair, so that any number of them can be judged at once."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -8,6 +8,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
+from regard.text.key import key_of
 from regard.text.pair import Pair
 
 
@@ -22,13 +23,16 @@ class Verdict(IntEnum):
     IN_VALID = 5
     IN_TEST = 6
     OUTLIER = 7
+    EXCLUDED = 8
 
 
 @dataclass(frozen=True, eq=False)
 class Ledger:
-    """A verdict for each pair in the order of reading, and the hashes of its two sentences."""
+    """For each pair in the order of reading: a verdict, its source, a hash of it, and hashes of its sentences' keys."""
 
     verdicts: NDArray[np.uint8]
+    origins: NDArray[np.uint16]
+    pairs: NDArray[np.uint64]
     src: NDArray[np.uint64]
     tgt: NDArray[np.uint64]
 
@@ -62,18 +66,21 @@ class Ledger:
 
 def take_stock(pairs: Iterable[Pair], max_chars: int) -> Ledger:
     """Hashes every pair, and strikes out empty ones, ones with more characters, and all but the first of equals."""
-    verdicts, src, tgt = bytearray(), bytearray(), bytearray()
+    verdicts, origins, both, src, tgt = (bytearray() for _ in range(5))
     for pair in pairs:
         verdicts.append(_at_sight(pair, max_chars))
-        src += digest(pair.src)
-        tgt += digest(pair.tgt)
-    ledger = Ledger(np.frombuffer(verdicts, np.uint8), np.frombuffer(src, "<u8"), np.frombuffer(tgt, "<u8"))
+        origins += pair.origin.to_bytes(2, "little")
+        both += hash_pair(pair)
+        src += digest(key_of(pair.src))
+        tgt += digest(key_of(pair.tgt))
+    hashes = (np.frombuffer(column, "<u8") for column in (both, src, tgt))
+    ledger = Ledger(np.frombuffer(verdicts, np.uint8), np.frombuffer(origins, "<u2"), *hashes)
     return ledger.struck(_repeated(ledger), Verdict.DUPLICATE)
 
 
-def hash_texts(texts: Iterable[str]) -> NDArray[np.uint64]:
-    """Gives the hash of each text, 8 bytes; among a billion texts there are two alike with a chance of 3 %."""
-    return np.frombuffer(b"".join(map(digest, texts)), "<u8")
+def hash_keys(texts: Iterable[str]) -> NDArray[np.uint64]:
+    """Gives the hash of each text's key, 8 bytes; among a billion texts there are two alike with a chance of 3 %."""
+    return np.frombuffer(b"".join(digest(key_of(text)) for text in texts), "<u8")
 
 
 def digest(text: str) -> bytes:
@@ -81,9 +88,10 @@ def digest(text: str) -> bytes:
     return blake2b(text.encode(), digest_size=8).digest()
 
 
-def hash_pairs(ledger: Ledger) -> NDArray[np.uint64]:
-    """Gives a hash of each pair; an odd factor keeps it uniform, and tells (a, b) from (b, a)."""
-    return ledger.src * np.uint64(0x9E3779B97F4A7C15) + ledger.tgt
+def hash_pair(pair: Pair) -> bytes:
+    """Hashes a pair as it is written to 8 bytes; an odd factor keeps them uniform, and tells (a, b) from (b, a)."""
+    src, tgt = (int.from_bytes(digest(text), "little") for text in (pair.src, pair.tgt))
+    return ((src * 0x9E3779B97F4A7C15 + tgt) % (1 << 64)).to_bytes(8, "little")
 
 
 def _at_sight(pair: Pair, max_chars: int) -> Verdict:
@@ -93,7 +101,7 @@ def _at_sight(pair: Pair, max_chars: int) -> Verdict:
 
 
 def _repeated(ledger: Ledger) -> NDArray[np.bool_]:
-    _, first = np.unique(hash_pairs(ledger), return_index=True)
+    _, first = np.unique(ledger.pairs, return_index=True)
     repeated = np.ones(len(ledger.verdicts), dtype=bool)
     repeated[first] = False
     return repeated

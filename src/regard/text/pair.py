@@ -10,11 +10,12 @@ _NOISE = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u200b\u2060\ufeff\ud8
 
 @dataclass(frozen=True)
 class Pair:
-    """A sentence, its translation, and the file and line where they stand."""
+    """A sentence, its translation, the file and line where they stand, and the number of their source."""
 
     src: str
     tgt: str
     where: str
+    origin: int = 0
 
 
 def make_pair(src: str, tgt: str, where: str) -> Pair:

@@ -2,17 +2,20 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from regard.config import DataSettings, TextSettings
-from regard.text.corpus import check_sources, read_pairs
+from regard.text.blocks import make_cutting
+from regard.text.checks import check_settings
+from regard.text.corpus import read_pairs
+from regard.text.exclude import read_sentences
 from regard.text.fingerprint import fingerprint
 from regard.text.fitting import Fitted, fit_pairs
-from regard.text.ledger import Ledger, Verdict, hash_texts, take_stock
+from regard.text.ledger import Ledger, Verdict, hash_keys, take_stock
 from regard.text.pair import Pair
-from regard.text.prepared import REPORT, Prepared, open_prepared, write_held, write_train
-from regard.text.report import N_EXAMPLES, WORDS, DataReport, find, write_report
+from regard.text.prepared import REPORT, Layout, Prepared, open_prepared, write_held, write_train
+from regard.text.report import N_EXAMPLES, WORDS, DataReport, find, find_origins, write_report
 from regard.text.split import split_valid
 from regard.text.stdin import kept_stdin
 from regard.text.tokenizer import Tokenizer
@@ -37,14 +40,32 @@ class Job:
     say: Say
     tick: Tick
 
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """Gives how often an epoch sees a pair of each training source."""
+        return self.data.weights or (1.0,) * len(self.data.train)
+
     def read(self, sources: Sequence[str]) -> Iterator[Pair]:
         """Reads sources from their beginning."""
         n = 0
-        for n, pair in enumerate(read_pairs(sources, self.data.src_lang, self.data.tgt_lang), start=1):
-            if n % EVERY == 0:
-                self.tick(EVERY)
-            yield pair
+        for origin, source in enumerate(sources):
+            for pair in read_pairs((source,), *self.languages()):
+                pair = replace(pair, src=pair.tgt, tgt=pair.src) if self.data.reverse else pair
+                n += 1
+                if n % EVERY == 0:
+                    self.tick(EVERY)
+                yield replace(pair, origin=origin) if origin else pair
         self.tick(n % EVERY)
+
+    def languages(self) -> tuple[str, str]:
+        """Gives the languages in the order in which the files have them."""
+        src, tgt = self.data.src_lang, self.data.tgt_lang
+        return (tgt, src) if self.data.reverse else (src, tgt)
+
+    def tagged(self, pair: Pair) -> Pair:
+        """Sets the tag of its source before a training pair."""
+        tag = self.data.tags[pair.origin] if self.data.tags else ""
+        return replace(pair, src=f"{tag} {pair.src}") if tag else pair
 
 
 @dataclass(frozen=True)
@@ -66,11 +87,11 @@ def prepare(
 ) -> Prepared:
     """Reads a corpus, cleans it, learns its pieces and stores its ids in `folder/data`, or opens what is there.
 
-    The text is streamed three times: to judge each pair, to learn the pieces, and to encode. In memory are 17 bytes a
+    The text is streamed three times: to judge each pair, to learn the pieces, and to encode. In memory are 27 bytes a
     pair, at most a million sentences for the pieces, and the validation and test text. `tick` is told how many more
     pairs were read.
     """
-    _check(data, text)
+    check_settings(data, text, tokenizer)
     with kept_stdin(data, folder) as kept:
         mark = fingerprint(kept, text, seed, tokenizer)
         prepared = _reopen(folder / "data", mark, say)
@@ -80,18 +101,6 @@ def prepare(
     for line in prepared.report.lines():
         say(line)
     return prepared
-
-
-def _check(data: DataSettings, text: TextSettings) -> None:
-    if not data.train:
-        raise ValueError("data.train must name the training text, got nothing")
-    if text.max_len < 1:
-        raise ValueError(f"text.max_len must be 1 or more, got {text.max_len}")
-    if text.max_ratio < 1:
-        raise ValueError(f"text.max_ratio must be 1 or more, got {text.max_ratio}")
-    if not 0 <= text.sampling <= 1:
-        raise ValueError(f"text.sampling must lie in 0 … 1, got {text.sampling}")
-    check_sources((*data.train, *data.valid, *data.test))
 
 
 def _reopen(folder: Path, mark: str, say: Say) -> Prepared | None:
@@ -113,7 +122,8 @@ def _make(target: Path, job: Job, tokenizer: Tokenizer | None, mark: str) -> Non
     if tokenizer is None:
         kept = ledger.select(job.read(job.data.train), Verdict.TRAIN)
         tokenizer = train_tokenizer(((pair.src, pair.tgt) for pair in kept), job.text, job.say, job.seed)
-    job.say(f"encoding {ledger.count(Verdict.TRAIN):,} pairs")
+    often = f", each in {1 + job.text.variants} segmentations" if job.text.sampling else ""
+    job.say(f"encoding {ledger.count(Verdict.TRAIN):,} pairs{often}")
     with whole_folder(target) as draft:
         report = _write(draft, job, ledger, tokenizer, (valid, test))
         write_report(report, draft / REPORT)
@@ -138,13 +148,25 @@ def _judge(job: Job, valid: Held, test: Held) -> Ledger:
     if not len(ledger.verdicts):
         raise ValueError(f"{', '.join(job.data.train)}: the text must have pairs of sentences, got an empty file")
     for held, verdict in ((test, Verdict.IN_TEST), (valid, Verdict.IN_VALID)):
-        src, tgt = hash_texts(pair.src for pair in held.pairs), hash_texts(pair.tgt for pair in held.pairs)
+        src, tgt = hash_keys(pair.src for pair in held.pairs), hash_keys(pair.tgt for pair in held.pairs)
         ledger = ledger.struck(ledger.sharing(src, tgt), verdict)
+    out = hash_keys(read_sentences(job.data.exclude, job.data.src_lang, job.data.tgt_lang))
+    ledger = ledger.struck(ledger.sharing(out, out), Verdict.EXCLUDED)
     if not job.data.valid:
-        ledger = split_valid(ledger, job.data.valid_size)
+        ledger = _split(job, ledger)
     if ledger.count(Verdict.TRAIN) < 2:
         raise ValueError(_too_few(job, ledger))
     return ledger
+
+
+def _split(job: Job, ledger: Ledger) -> Ledger:
+    """Splits validation off the sources without a tag, if there are any: they are what users will write."""
+    tags = job.data.tags or ("",) * len(job.data.train)
+    untagged = [origin for origin, tag in enumerate(tags) if not tag]
+    try:
+        return split_valid(ledger, job.data.valid_size, untagged or range(len(tags)))
+    except ValueError as error:
+        raise ValueError(f"{', '.join(job.data.train)}: {error}") from error
 
 
 def _too_few(job: Job, ledger: Ledger) -> str:
@@ -160,8 +182,10 @@ def _write(draft: Path, job: Job, ledger: Ledger, tokenizer: Tokenizer, held: tu
     vocab_size = max(tokenizer.vocab_size("src"), tokenizer.vocab_size("tgt"))
     examples: Examples = defaultdict(list)
     pairs = _noted(job.read(job.data.train), ledger, examples)
-    fitted = fit_pairs(ledger.select(pairs, Verdict.TRAIN, Verdict.VALID), tokenizer, job.text)
-    split = write_train(draft, ledger, _noted_misfits(fitted, examples), vocab_size)
+    wanted = map(job.tagged, ledger.select(pairs, Verdict.TRAIN, Verdict.VALID))
+    fitted = _noted_misfits(fit_pairs(wanted, tokenizer, job.text), examples)
+    how = Layout(vocab_size, job.weights, make_cutting(tokenizer, job.text, job.seed))
+    split = write_train(draft, ledger, fitted, how)
     valid, test = (list(fit_pairs(each.pairs, tokenizer, job.text)) for each in held)
     valid = valid or split
     write_held(draft / "valid", valid, vocab_size)
@@ -181,6 +205,7 @@ def _write(draft: Path, job: Job, ledger: Ledger, tokenizer: Tokenizer, held: tu
         valid_is_split=not job.data.valid,
         left_out=find(ledger, examples),
         held_empty=sum(each.n_empty for each in held),
+        origins=find_origins(ledger, job.data.train, job.weights),
     )
 
 

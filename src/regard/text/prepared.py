@@ -1,15 +1,18 @@
 """A corpus that is ready for training, as a folder."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
+from regard.text.blocks import BLOCK, Cutting, plain_cuts
 from regard.text.fitting import Fitted
 from regard.text.ledger import Ledger, Verdict
 from regard.text.report import DataReport, read_report
 from regard.text.store import IdStore, write_store
 from regard.text.tokenizer import Tokenizer
 from regard.text.tsv import read_tsv
+from regard.text.variants import Cuts
 
 REPORT = "report.json"
 
@@ -31,6 +34,15 @@ class Prepared:
     report: DataReport
 
 
+@dataclass(frozen=True)
+class Layout:
+    """How training pairs are stored: the larger vocabulary, the weights of their sources, how they are cut again."""
+
+    vocab_size: int
+    weights: tuple[float, ...]
+    cutting: Cutting | None
+
+
 def open_prepared(folder: Path) -> Prepared:
     """Opens what `prepare` made."""
     return Prepared(
@@ -44,18 +56,32 @@ def open_prepared(folder: Path) -> Prepared:
     )
 
 
-def write_train(folder: Path, ledger: Ledger, fitted: Iterable[Fitted], vocab_size: int) -> list[Fitted]:
+def write_train(folder: Path, ledger: Ledger, fitted: Iterable[Fitted], how: Layout) -> list[Fitted]:
     """Stores the pairs for training and gives back those for validation; the ledger learns which do not fit."""
     split: list[Fitted] = []
-    with write_store(folder / "train", vocab_size) as store:
-        for place, item in zip(ledger.places(Verdict.TRAIN, Verdict.VALID), fitted, strict=True):
-            if item.verdict is not Verdict.TRAIN:
-                ledger.verdicts[place] = item.verdict
-            elif ledger.verdicts[place] == Verdict.VALID:
-                split.append(item)
-            else:
-                store.add(item.src, item.tgt)
+    n_variants = how.cutting.n_variants if how.cutting else 0
+    with write_store(folder / "train", how.vocab_size, n_variants, how.weights) as store:
+        kept = _kept(ledger, fitted, split)
+        number = 0
+        while block := list(islice(kept, BLOCK)):
+            sides = how.cutting.cut(number, block) if how.cutting else _plain(block)
+            store.extend(*sides, [item.pair.origin for item in block])
+            number += 1
     return split
+
+
+def _kept(ledger: Ledger, fitted: Iterable[Fitted], split: list[Fitted]) -> Iterator[Fitted]:
+    for place, item in zip(ledger.places(Verdict.TRAIN, Verdict.VALID), fitted, strict=True):
+        if item.verdict is not Verdict.TRAIN:
+            ledger.verdicts[place] = item.verdict
+        elif ledger.verdicts[place] == Verdict.VALID:
+            split.append(item)
+        else:
+            yield item
+
+
+def _plain(block: Sequence[Fitted]) -> tuple[Cuts, Cuts]:
+    return plain_cuts([item.src for item in block]), plain_cuts([item.tgt for item in block])
 
 
 def write_held(folder: Path, fitted: Sequence[Fitted], vocab_size: int) -> None:

@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from regard.text.ledger import Ledger, Verdict
 
 N_EXAMPLES = 3
@@ -16,6 +18,7 @@ WORDS = {
     Verdict.OUTLIER: "with sides of very different lengths",
     Verdict.IN_VALID: "that share a sentence with validation",
     Verdict.IN_TEST: "that share a sentence with test",
+    Verdict.EXCLUDED: "that share a sentence with data.exclude",
 }
 
 
@@ -29,6 +32,15 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class Origin:
+    """One of several sources of training text: its pairs, and how often an epoch sees each."""
+
+    source: str
+    train: int
+    weight: float
+
+
+@dataclass(frozen=True)
 class DataReport:
     """The sizes of the splits and what was left out: `read` is the sum of training, split-off and left-out pairs."""
 
@@ -39,6 +51,7 @@ class DataReport:
     valid_is_split: bool  # off the training text
     left_out: tuple[Finding, ...]
     held_empty: int  # pairs of given validation and test text, left out for an empty side
+    origins: tuple[Origin, ...] = ()  # where there are several
 
     def left(self, verdict: Verdict) -> Finding:
         """Gives the finding of one kind."""
@@ -51,6 +64,9 @@ class DataReport:
             f"{self.read:,} pairs read: {self.train:,} for training, {self.valid:,} for validation{split}, "
             f"{self.test:,} for test"
         ]
+        for origin in self.origins:
+            often = "" if origin.weight == 1 else f", each seen {origin.weight:g} times an epoch"
+            said.append(f"{origin.train:,} for training from {origin.source}{often}")
         for verdict, words in WORDS.items():
             finding = self.left(verdict)
             if finding.count:
@@ -67,6 +83,13 @@ def find(ledger: Ledger, examples: Mapping[Verdict, Sequence[str]]) -> tuple[Fin
     )
 
 
+def find_origins(ledger: Ledger, sources: Sequence[str], weights: Sequence[float]) -> tuple[Origin, ...]:
+    """Counts the training pairs of each source, where there are several."""
+    counts = np.bincount(ledger.origins[ledger.places(Verdict.TRAIN)], minlength=len(sources)).tolist()
+    each = zip(sources, counts, weights, strict=True)
+    return tuple(Origin(*origin) for origin in each) if len(sources) > 1 else ()
+
+
 def write_report(report: DataReport, path: Path) -> None:
     """Writes a report as JSON."""
     path.write_text(json.dumps(asdict(report), ensure_ascii=False, indent=1), encoding="utf-8")
@@ -77,6 +100,7 @@ def read_report(path: Path) -> DataReport:
     try:
         given: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         left_out = (Finding(**finding | {"examples": tuple(finding["examples"])}) for finding in given.pop("left_out"))
-        return DataReport(left_out=tuple(left_out), **given)
+        origins = tuple(Origin(**origin) for origin in given.pop("origins"))
+        return DataReport(left_out=tuple(left_out), origins=origins, **given)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path}: a report must be whole, got {error!r}; delete its folder to make it anew") from error

@@ -1,22 +1,23 @@
 """Validation text split off training text."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.text.ledger import Ledger, Verdict, hash_pairs
+from regard.text.ledger import Ledger, Verdict
 
 SHARE = 10  # at most one pair in so many is split off
 
 
-def split_valid(ledger: Ledger, wanted: int) -> Ledger:
-    """Moves pairs to validation, and strikes out the training pairs that share a sentence with them.
+def split_valid(ledger: Ledger, wanted: int, origins: Sequence[int]) -> Ledger:
+    """Moves pairs of some sources to validation, and strikes out the training pairs that share a sentence with them.
 
     The choice goes by hash, so it does not change with the order of the text and little when text is added. Pairs
     whose sentences occur nowhere else come first: they take no other pair out of training.
     """
-    if wanted < 1:
-        raise ValueError(f"data.valid_size must be 1 or more, got {wanted}")
     places = ledger.places(Verdict.TRAIN)
+    places = places[np.isin(ledger.origins[places], origins)]
     n = min(wanted, len(places) // SHARE)
     if not n:
         raise ValueError(
@@ -24,7 +25,7 @@ def split_valid(ledger: Ledger, wanted: int) -> Ledger:
             f"{len(ledger.verdicts)}; add text, or give validation text with data.valid"
         )
     occurrences = _occurrences(ledger.src[places]) + _occurrences(ledger.tgt[places])
-    chosen = places[np.lexsort((hash_pairs(ledger)[places], occurrences))[:n]]
+    chosen = places[np.lexsort((ledger.pairs[places], occurrences))[:n]]
     split = ledger.struck(ledger.sharing(ledger.src[chosen], ledger.tgt[chosen]), Verdict.IN_VALID)
     split.verdicts[chosen] = Verdict.VALID
     if not split.count(Verdict.TRAIN):

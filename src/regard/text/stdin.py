@@ -16,7 +16,7 @@ COPY = "stdin.tsv"
 @contextmanager
 def kept_stdin(data: DataSettings, folder: Path) -> Iterator[DataSettings]:
     """Gives settings in which `-` is a copy in `folder`, made only once: a run that goes on has no more to read."""
-    n_times = (*data.train, *data.valid, *data.test).count("-")
+    n_times = (*data.train, *data.valid, *data.test, *data.exclude).count("-")
     if n_times > 1:
         raise ValueError(f"standard input can be read once, got - {n_times} times; give files for the other sources")
     if not n_times:
@@ -44,4 +44,5 @@ def _renamed(data: DataSettings, copy: str) -> DataSettings:
     def rename(sources: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(copy if source == "-" else source for source in sources)
 
-    return replace(data, train=rename(data.train), valid=rename(data.valid), test=rename(data.test))
+    named = {name: rename(getattr(data, name)) for name in ("train", "valid", "test", "exclude")}
+    return replace(data, **named)

@@ -1,17 +1,15 @@
 """Strings to ids of subword pieces, and back."""
 
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from threading import Lock
 from typing import ClassVar, Literal
 
 import numpy as np
 import sentencepiece
 from numpy.typing import NDArray
 
+from regard.text.model_file import read_model
 from regard.text.pair import normalise
 from regard.text.whole import whole_file
 
@@ -19,8 +17,6 @@ Side = Literal["src", "tgt"]
 Ids = Sequence[int] | NDArray[np.integer]
 JOINT = "tokenizer.model"
 SEPARATE = ("tokenizer.src.model", "tokenizer.tgt.model")
-# The library has one seed for the whole process, which counts for a thread only before that thread's first draw.
-_SEEDING = Lock()
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +44,11 @@ class Tokenizer:
         """Tells whether both sides share one vocabulary."""
         return len(self.models) == 1
 
+    @property
+    def symbols(self) -> set[str]:
+        """Names the pieces of both sides that are never split."""
+        return set.intersection(*(set(read_model(model).symbols) for model in self.models))
+
     def vocab_size(self, side: Side) -> int:
         """Gives the number of ids of a side."""
         return self._side(side).vocab_size()
@@ -59,19 +60,6 @@ class Tokenizer:
     def encode_batch(self, texts: Iterable[str], side: Side) -> list[list[int]]:
         """Cuts many texts, on all cores."""
         return self._side(side).encode([normalise(text) for text in texts])
-
-    def sample(self, texts: Sequence[str], side: Side, strength: float, seed: int) -> list[list[int]]:
-        """Cuts texts by chance: unigram sampling with alpha (Kudo 2018, arXiv:1804.10959) or BPE dropout
-        (Provilkov et al. 2020, arXiv:1910.13267), whichever the model is made for; the same for the same seed.
-        """
-        if not 0 <= strength <= 1:
-            raise ValueError(f"the strength of sampling must lie in 0 … 1, got {strength}")
-        if not 0 <= seed < 2**32 - 1:
-            raise ValueError(f"a seed of sampling must lie in 0 … {2**32 - 2}, got {seed}")
-        draw = partial(self._side(side).encode, enable_sampling=True, nbest_size=-1, alpha=strength)
-        with _SEEDING, ThreadPoolExecutor(1) as fresh_thread:
-            sentencepiece.set_random_generator_seed(seed)
-            return fresh_thread.submit(lambda: [draw(normalise(text)) for text in texts]).result()
 
     def decode(self, ids: Ids, side: Side = "tgt") -> str:
         """Puts pieces together; padding, beginnings and ends vanish, an unknown piece is shown as ⁇."""

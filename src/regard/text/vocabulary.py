@@ -9,6 +9,7 @@ from itertools import chain
 import sentencepiece
 
 from regard.config import TextSettings, choose
+from regard.text.pair import normalise
 from regard.text.tokenizer import Tokenizer
 
 KINDS = {"unigram": "unigram", "bpe": "bpe"}
@@ -20,6 +21,8 @@ CANDIDATES = 20
 # Chinese, Japanese and Korean have thousands of rare signs; they are spelled in bytes rather than all be pieces.
 MANY_SIGNS = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]")
 COVERAGE = {True: 0.9995, False: 1.0}
+RESERVED = ("<pad>", "<unk>", "<s>", "</s>")
+BYTE = re.compile("<0x[0-9A-F]{2}>")
 # Sums of floats depend on how the text is shared out, so this number is part of the result.
 N_THREADS = 4
 
@@ -37,7 +40,9 @@ def train_tokenizer(
     sides = [src for src, _ in sampled], [tgt for _, tgt in sampled]
     texts = [chain(*sides)] if settings.joint else sides
     # Each sentence once: the library takes minutes over a hundred long ones that are alike.
-    return Tokenizer(tuple(_learn(list(dict.fromkeys(side)), settings, say) for side in texts))
+    tokenizer = Tokenizer(tuple(_learn(list(dict.fromkeys(side)), settings, say) for side in texts))
+    _check_whole(tokenizer, settings.symbols)
+    return tokenizer
 
 
 def coverage_of(texts: Sequence[str]) -> float:
@@ -53,6 +58,26 @@ def _check(settings: TextSettings) -> None:
     coverage = settings.character_coverage
     if coverage is not None and not 0.9 <= coverage <= 1:
         raise ValueError(f"text.character_coverage must lie in 0.9 … 1, got {coverage}")
+    check_symbols(settings.symbols)
+
+
+def check_symbols(symbols: Sequence[str]) -> None:
+    """Raises ValueError where a symbol could not stand in a text, or already has a meaning."""
+    for n, symbol in enumerate(symbols):
+        if not symbol or normalise(symbol) != symbol or " " in symbol:
+            raise ValueError(
+                f"text.symbols must be written without spaces, as normalised text, got {symbol!r}; try {'<bt>'!r}"
+            )
+        if symbol in RESERVED or BYTE.fullmatch(symbol) or symbol in symbols[:n]:
+            raise ValueError(f"text.symbols must be new, each named once, got {symbol!r}, which is taken; rename it")
+
+
+def _check_whole(tokenizer: Tokenizer, symbols: Sequence[str]) -> None:
+    """Raises ValueError where a symbol is cut up: unigram models favour a symbol, but less the longer it is."""
+    for symbol in symbols:
+        for side in ("src", "tgt"):
+            if symbol not in tokenizer.pieces(tokenizer.encode(f"{symbol} {symbol}", side), side):
+                raise ValueError(f"text.symbols must not spell words of the text, got {symbol!r}; choose a shorter one")
 
 
 def _reservoir(pairs: Iterable[tuple[str, str]], size: int, chance: random.Random) -> list[tuple[str, str]]:
@@ -97,6 +122,7 @@ def _run(texts: Sequence[str], settings: TextSettings, size: int) -> bytes:
         sentence_iterator=iter(texts),
         model_writer=model,
         model_type=KINDS[settings.kind],
+        user_defined_symbols=list(settings.symbols),
         vocab_size=size,
         byte_fallback=settings.byte_fallback,
         character_coverage=settings.character_coverage or coverage_of(texts),

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.batch import BOS, EOS, PAD, make_batch, make_source
+from regard.batch import BOS, EOS, PAD, Shape, doubled, make_batch, make_source, pack, unpack
 
 from .parts import exactly
 
@@ -91,3 +91,48 @@ def test_a_batch_moves_whole():
     tensors = (moved.src.ids, moved.src.positions, moved.src.lengths, moved.tgt.read, moved.tgt.say, moved.tgt.real)
     assert all(tensor.device.type == "meta" for tensor in (*tensors, moved.tgt.positions, moved.src.mask.key_lengths))
     assert moved.src.mask.n_keys == batch.src.mask.n_keys
+
+
+def as_rows(sentences, head, tail, width):
+    """Sets sentences between head and tail, as a store gives them."""
+    whole = [[*head, *sentence, *tail] for sentence in sentences]
+    ids = np.array([row + [PAD] * (width - len(row)) for row in whole], dtype=np.int64).reshape(len(whole), width)
+    return ids, np.array([len(row) for row in whole], dtype=np.int64)
+
+
+def packed(pairs, shape):
+    src, tgt = zip(*pairs, strict=True)
+    return pack(as_rows(src, [], [EOS], shape.src), as_rows(tgt, [BOS], [EOS], shape.tgt + 1), shape)
+
+
+@given(PAIRS)
+def test_a_packed_batch_is_the_batch(pairs):
+    expected = make_batch(*zip(*pairs, strict=True), widths=(9, 11))
+    shape = Shape(len(pairs), 9, 11)
+    found = unpack(packed(pairs, shape), shape, False, expected.tgt.n_tokens)
+    for side, names in (("src", ("ids", "positions", "lengths")), ("tgt", ("read", "say", "positions", "real"))):
+        for name in names:
+            exactly(getattr(getattr(found, side), name), getattr(getattr(expected, side), name))
+    assert found.tgt.n_tokens == expected.tgt.n_tokens
+    exactly(found.src.mask.key_lengths, found.src.lengths)
+
+
+@given(PAIRS)
+def test_rows_that_are_not_filled_say_nothing(pairs):
+    shape = Shape(len(pairs) + 2, 8, 8)
+    found = unpack(packed(pairs, shape), shape, False, 0)
+    assert not found.tgt.real[len(pairs) :].any()
+    assert found.src.lengths[len(pairs) :].tolist() == [1, 1]
+    assert found.src.ids[len(pairs) :, 0].tolist() == [EOS, EOS]
+
+
+def test_a_full_batch_has_no_mask():
+    shape = Shape(2, 3, 2)
+    assert unpack(packed([([5, 6], [7]), ([8, 9], [7])], shape), shape, True, 4).src.mask.key_lengths is None
+
+
+def test_a_doubled_batch_stands_below_itself():
+    batch = doubled(make_batch([[5, 6], [7]], [[8], [9, 5]]))
+    for x in (batch.src.ids, batch.src.lengths, batch.src.mask.key_lengths, batch.tgt.read, batch.tgt.say):
+        exactly(x[:2], x[2:])
+    assert batch.tgt.n_tokens == 10 == int(batch.tgt.real.sum())

@@ -1,7 +1,7 @@
 """Ids become a batch: the only file that knows padding, lengths and shifting."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from regard.mask import Mask, causal
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 
 Ids = Sequence[int] | NDArray[np.unsignedinteger]
+Rows = tuple[NDArray[np.int64], NDArray[np.int64]]  # ids of some sentences, (B, width), and how many are real
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +29,7 @@ class Source:
     def to(self, device: torch.device) -> "Source":
         """Moves to a device."""
         lengths = self.lengths.to(device, non_blocking=True)
-        mask = self.mask if self.mask.key_lengths is None else Mask(n_keys=self.mask.n_keys, key_lengths=lengths)
+        mask = self.mask if self.mask.key_lengths is None else replace(self.mask, key_lengths=lengths)
         ids, positions = (x.to(device, non_blocking=True) for x in (self.ids, self.positions))
         return Source(ids, positions, lengths, mask)
 
@@ -50,6 +51,15 @@ class Target:
             x.to(device, non_blocking=True) for x in (self.read, self.say, self.positions, self.real)
         )
         return Target(read, say, positions, real, self.n_tokens, self.mask)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The room for a batch: its rows, and its columns on either side, the end of the sentence included."""
+
+    rows: int
+    src: int
+    tgt: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +92,52 @@ def make_batch(src: Sequence[Ids], tgt: Sequence[Ids], widths: tuple[int, int] |
     return Batch(make_source(src, src_width), target)
 
 
+def pack(src: Rows, tgt: Rows, shape: Shape) -> Int[Tensor, " N"]:
+    """Lays the ids of a batch out in one row of numbers, which a device takes in one copy; `unpack` is its inverse.
+
+    Sources are closed by EOS, targets stand between BOS and EOS. Rows that a batch does not fill say nothing: their
+    source is EOS alone, and none of their target tokens is real.
+    """
+    (src_ids, src_lengths), (tgt_ids, tgt_lengths) = src, tgt
+    n, B = len(src_ids), shape.rows
+    packed = torch.zeros(B * (shape.src + shape.tgt + 3), dtype=torch.int32)
+    ids, ends, written, said = _parts(packed, shape)
+    ids[n:, 0], ends[n:] = EOS, 1
+    for target, value in ((ids, src_ids), (ends, src_lengths), (written, tgt_ids), (said, tgt_lengths - 1)):
+        target[:n] = torch.from_numpy(value)
+    return packed
+
+
+def unpack(packed: Int[Tensor, " N"], shape: Shape, full: bool, n_tokens: int) -> Batch:
+    """Makes a batch on the device where the packed ids lie, without asking it anything; `full` is without padding."""
+    ids, ends, written, said = _parts(packed.long(), shape)
+    places = torch.arange(max(shape.src, shape.tgt), device=packed.device)
+    at, real = places[: shape.src], places[: shape.tgt] < said[:, None]
+    mask = Mask() if full else Mask(n_keys=shape.src, key_lengths=ends, sighted=True)
+    source = Source(ids, at * (at < ends[:, None]), ends, mask)
+    say = written[:, 1:] * real
+    target = Target(written[:, :-1] * real, say, places[: shape.tgt] * real, real, n_tokens, causal())
+    return Batch(source, target)
+
+
+def doubled(batch: Batch) -> Batch:
+    """Sets a batch below itself."""
+    src, tgt = batch.src, batch.tgt
+    ids, src_positions, lengths = (torch.cat([x, x]) for x in (src.ids, src.positions, src.lengths))
+    mask = src.mask if src.mask.key_lengths is None else replace(src.mask, key_lengths=lengths)
+    read, say, positions, real = (torch.cat([x, x]) for x in (tgt.read, tgt.say, tgt.positions, tgt.real))
+    return Batch(
+        Source(ids, src_positions, lengths, mask), Target(read, say, positions, real, 2 * tgt.n_tokens, tgt.mask)
+    )
+
+
+def _parts(packed: Tensor, shape: Shape) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gives source ids and lengths, target ids from BOS to EOS, and the number of tokens to say."""
+    B = shape.rows
+    ids, ends, written, said = packed.split([B * shape.src, B, B * (shape.tgt + 1), B])
+    return ids.view(B, shape.src), ends, written.view(B, shape.tgt + 1), said
+
+
 def _padded(sentences: Sequence[Ids], head: list[int], tail: list[int], width: int | None) -> tuple[Tensor, Tensor]:
     """Sets each sentence between head and tail, and fills up with PAD."""
     extra = len(head) + len(tail)
@@ -104,4 +160,4 @@ def _positions(lengths: Tensor, width: int) -> Tensor:
 def _key_mask(lengths: Tensor, width: int) -> Mask:
     """Masks the padding; where there is none the kernels are told so."""
     full = len(lengths) == 0 or int(lengths.min()) == width
-    return Mask() if full else Mask(n_keys=width, key_lengths=lengths)
+    return Mask() if full else Mask(n_keys=width, key_lengths=lengths, sighted=True)

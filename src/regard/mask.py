@@ -1,7 +1,7 @@
 """Who may look at whom: rules about queries and keys, kept apart so that kernels can stay fused."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Int, Shaped
@@ -23,6 +23,7 @@ class Mask:
     window: int | None = None  # no key farther away than this
     offset: int = 0  # keys that stand before the first query, as in a cache
     allowed: Bool[Tensor, "#B #H #Q #K"] | None = None  # anything else
+    sighted: bool = False  # known without looking at tensors: every query is allowed some key
 
     def __and__(self, other: "Mask") -> "Mask":
         return Mask(
@@ -52,6 +53,10 @@ class Mask:
         if self.allowed is not None:
             rules.append(_cut(_cut(self.allowed, 2, rows), 3, keys))
         return _conjunction(rules)
+
+    def of(self, sequences: Int[Tensor, " M"]) -> "Mask":
+        """Goes on with some sequences of a batch that only their lengths tell apart."""
+        return self if self.key_lengths is None else replace(self, key_lengths=self.key_lengths[sequences])
 
     def bounds_future(self, ahead: int) -> bool:
         """Tells whether causality forbids anything to a first query with a key `ahead` places after it."""

@@ -33,7 +33,7 @@ def test_a_running_mean_has_its_closed_form():
     weights = [noise(2, 3, seed=step) for step in range(1, steps + 1)]
     for step, weight in enumerate(weights, start=1):
         model.weight.data.copy_(weight)
-        ema.update(model, step)
+        ema.update(step)
     # Each step's share is its own 1 − d times all later d, where d grows to 0.6 in the first steps.
     decays = [min(0.6, (1 + step) / (10 + step)) for step in range(1, steps + 1)]
     expected = first * np.prod(decays)

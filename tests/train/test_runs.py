@@ -11,14 +11,15 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-import regard.checkpoint
+import regard.checkpoint.tensors
+import regard.train.captured
 import regard.train.loop
 from regard.checkpoint import load_model, read_json
 from regard.config import Settings
 from regard.train.average import average_run, average_states
 from regard.train.loop import RunStoppedError
 from regard.train.run import choose_device, resolve
-from regard.train.start import Sources, start_run
+from regard.train.start import Said, Sources, start_run
 from regard.train.state import checkpoints, read_progress
 from regard.train.train import settings_of, train
 from regard.train.validate import Validation
@@ -180,15 +181,26 @@ def test_a_run_can_be_averaged_afterwards(peaceful, tmp_path):
         average_run(peaceful, tmp_path / "other", 0)
 
 
-def test_pieces_cut_by_chance_take_part(text, tmp_path, monkeypatch):
-    seen = []
-    monkeypatch.setattr(
-        "regard.text.tokenizer.Tokenizer.sample",
-        lambda self, texts, side, strength, seed: seen.append((side, strength, seed)) or self.encode_batch(texts, side),
-    )
-    run_training(make_settings(text, {"text": {"sampling": 0.3}, "train": {"max_steps": 2}}), tmp_path / "run")
-    assert [(side, strength) for side, strength, _ in seen] == [("src", 0.3), ("tgt", 0.3)] * 2
-    assert len({seed for _, _, seed in seen}) == 4
+def test_a_run_ends_when_its_minutes_are_over(text, tmp_path):
+    made = make_settings(text, {"train": {"max_steps": 10**6, "max_minutes": 0.01, "schedule": "cosine", "warmup": 1}})
+    outcome = run_training(made, tmp_path / "run")
+    assert outcome.reason == "all 0.01 minutes are over"
+    assert 0.6 <= outcome.progress.seconds < 6
+    assert 0 < outcome.progress.step < 10**5
+
+
+def test_one_source_may_be_translated_either_way(text, tmp_path):
+    change = {"data": {"reverse": True}, "train": {"max_steps": 1}}
+    run_training(make_settings(text, change), tmp_path / "run")
+    pairs = [line.split("\t") for line in (tmp_path / "run/data/valid.tsv").read_text().splitlines()]
+    assert {(tgt, src) for src, tgt in pairs} <= set(reversals(300, seed=5))
+
+
+def test_a_named_tokenizer_is_used(text, peaceful, tmp_path):
+    made = make_settings(text, {"text": {"tokenizer": str(peaceful / "model"), "vocab_size": 20}})
+    run_training(replace(made, train=replace(made.train, max_steps=1)), tmp_path / "run")
+    saved = [(run / "model" / "tokenizer.model").read_bytes() for run in (peaceful, tmp_path / "run")]
+    assert saved[0] == saved[1]
 
 
 @pytest.mark.parametrize("good_steps", [2, 6])
@@ -216,7 +228,7 @@ def test_parameters_that_are_no_numbers_are_not_saved(text, tmp_path, monkeypatc
 
 def poison_after(monkeypatch, good_steps):
     """Lets the step after some good ones write NaN into a row of a table."""
-    real, taken = regard.train.loop.run_step, []
+    real, taken = regard.train.captured.run_step, []
 
     def step(learner, *rest):
         told = real(learner, *rest)
@@ -226,20 +238,20 @@ def poison_after(monkeypatch, good_steps):
                 next(learner.parameters()).fill_(math.nan)
         return told
 
-    monkeypatch.setattr(regard.train.loop, "run_step", step)
+    monkeypatch.setattr(regard.train.captured, "run_step", step)
 
 
 def test_a_checkpoint_that_cannot_be_written_leaves_the_last_good_one(text, peaceful, tmp_path, monkeypatch):
-    real = regard.checkpoint.save_file
+    real = regard.checkpoint.tensors.save_file
 
-    def full(tensors, path):
+    def full(tensors, path, notes):
         if "step-00000006" in str(path):
             path.write_bytes(b"half")
             raise OSError(28, "No space left on device")
-        real(tensors, path)
+        real(tensors, path, notes)
 
     with monkeypatch.context() as patch:
-        patch.setattr(regard.checkpoint, "save_file", full)
+        patch.setattr(regard.checkpoint.tensors, "save_file", full)
         message = r"cannot be written \(.*No space left on device\); step-00000003 is the last good checkpoint"
         with pytest.raises(ValueError, match=message):
             run_training(make_settings(text, EVERYTHING), tmp_path / "run")
@@ -288,7 +300,7 @@ def sources(text, **changes):
     return Sources(**{"train": (str(text),), "valid": (), "test": (), "src_lang": "src", "tgt_lang": "tgt", **changes})
 
 
-SAID = ("tiny", "transformer", None, ())
+SAID = Said("tiny", "transformer")
 
 
 def test_an_existing_run_is_not_overwritten_unless_told(text, tmp_path):
@@ -303,16 +315,26 @@ def test_an_existing_run_is_not_overwritten_unless_told(text, tmp_path):
     with pytest.raises(ValueError, match="exclude each other"):
         start_run(tmp_path / "run", sources(text), SAID, resume=True, overwrite=True)
     start_run(tmp_path / "run", sources(text), SAID, resume=False, overwrite=True)
-    assert not (tmp_path / "run").exists()
+    assert not (tmp_path / "run" / "mine.txt").exists()
+
+
+def test_languages_are_told_by_the_text_whichever_way_it_is_read(tmp_path):
+    text = write_tsv(tmp_path / "pairs.tsv", [("你好", "hello"), ("再见", "bye")])
+    said = replace(SAID, sets=())
+    for sets, languages in (((), ("zh", "tgt")), (("data.reverse=true",), ("src", "zh"))):
+        made = start_run(
+            tmp_path / "run", sources(text, src_lang=None, tgt_lang=None), replace(said, sets=sets), False, False
+        )
+        assert (made.data.src_lang, made.data.tgt_lang) == languages
 
 
 def test_a_run_goes_on_with_its_own_settings_but_for_what_is_said(peaceful, text):
     same = start_run(peaceful, sources(text), SAID, resume=True, overwrite=False)
     assert same == settings_of(peaceful)
-    said = ("small", "transformer", None, ("train.lr=0.5", "model.d_model=16"))
+    said = Said("small", "transformer", sets=("train.lr=0.5", "model.d_model=16"))
     assert start_run(peaceful, sources(text), said, resume=True, overwrite=False).train.lr == 0.5
     with pytest.raises(ValueError, match=r"keeps its model.d_model, 16, got 32"):
-        start_run(peaceful, sources(text), (*SAID[:3], ("model.d_model=32",)), resume=True, overwrite=False)
+        start_run(peaceful, sources(text), replace(SAID, sets=("model.d_model=32",)), resume=True, overwrite=False)
     with pytest.raises(ValueError, match=r"keeps its data.train, .*got \('other.tsv',\)"):
         start_run(peaceful, sources("other.tsv"), SAID, resume=True, overwrite=False)
 
@@ -320,11 +342,11 @@ def test_a_run_goes_on_with_its_own_settings_but_for_what_is_said(peaceful, text
 def test_a_team_that_was_started_anew_goes_on_with_its_own_run_alone(peaceful, text, tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
     table = [f"{path}={value}" for path, value in flat(read_json(peaceful / "config.json")["settings"])]
-    said = (*SAID[:3], tuple(table))
+    said = replace(SAID, sets=tuple(table))
     for overwrite in (False, True):
         assert start_run(peaceful, sources(text), said, False, overwrite) == settings_of(peaceful)
     with pytest.raises(ValueError, match="there is something here already"):
-        start_run(peaceful, sources(text), (*SAID[:3], (*table, "train.seed=9")), False, False)
+        start_run(peaceful, sources(text), replace(SAID, sets=(*table, "train.seed=9")), False, False)
     assert start_run(tmp_path / "new", sources(text), said, False, False) == settings_of(peaceful)
 
 

@@ -33,6 +33,14 @@ def test_cosine_by_hand_and_ends_at_nothing():
     assert learning_rate(110, make("cosine")) == learning_rate(200, make("cosine")) == 0.0
 
 
+def test_cosine_ends_with_the_minutes_where_they_end_first():
+    by_time = make("cosine", max_minutes=2.0)
+    assert learning_rate(11, by_time, seconds=60.0) == pytest.approx(1.0)
+    assert learning_rate(5, by_time, seconds=60.0) == pytest.approx(1.0)  # warming up
+    assert learning_rate(60, by_time, seconds=0.0) == pytest.approx(1.0)
+    assert learning_rate(11, by_time, seconds=130.0) == 0.0
+
+
 def test_constant_stays():
     assert learning_rate(1000, make("constant")) == 2.0
 
@@ -43,7 +51,7 @@ def test_without_warm_up_the_first_step_has_the_whole_rate(name):
 
 
 def test_what_cannot_be_followed_is_refused():
-    with pytest.raises(ValueError, match=r"'cosine' needs train.max_steps, the step at which it ends, got none"):
+    with pytest.raises(ValueError, match=r"needs train.max_steps or train.max_minutes, where it ends, got neither"):
         check_schedule(TrainSettings(schedule="cosine"))
     with pytest.raises(ValueError, match="unknown schedule 'cosin': did you mean 'cosine'"):
         check_schedule(TrainSettings(schedule="cosin"))

@@ -6,9 +6,8 @@ import torch
 from regard.batch import make_batch
 from regard.build import build_model
 from regard.config import ModelSettings, TrainSettings, preset, settings
-from regard.train.distributed import Team
 from regard.train.learner import Learner
-from regard.train.step import make_optimiser, run_step
+from regard.train.step import make_optimiser, run_step, set_rate
 
 V = 17
 SRC = [[5, 6, 7], [8, 9], [10, 11, 12, 13], [14]]
@@ -26,8 +25,9 @@ def stepped(batches, **changes):
     model = make_model()
     made = TrainSettings(**{"clip": None, "precision": "float32", **changes})
     optimiser = make_optimiser(model, made)
+    set_rate(optimiser, 1e-3)
     n_tokens = sum(batch.tgt.n_tokens for batch in batches)
-    told = run_step(Learner(model, 0.1), optimiser, batches, n_tokens, made, Team(), 1e-3)
+    told = run_step(Learner(model, 0.1), optimiser, batches, 1 / n_tokens, made)
     return {name: p.grad for name, p in model.named_parameters()}, dict(model.named_parameters()), told
 
 

@@ -75,7 +75,8 @@ def assert_same_end(one, other):
 @pytest.mark.slow
 @pytest.mark.parametrize("shard", ["false", "true"])
 def test_two_processes_are_one_with_twice_the_batch(text, alone, tmp_path, shard):
-    run(TWO, text, tmp_path / "run", "train.batch_tokens=128", f"train.shard={shard}")
+    said = run(TWO, text, tmp_path / "run", "train.batch_tokens=128", f"train.shard={shard}")
+    assert said.count("model in") == 1  # the leader speaks for all
     assert_same_end(alone, tmp_path / "run")
 
 

@@ -55,11 +55,35 @@ class LinearCrossEntropy(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, d_loss: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
         d_x, d_table = ctx.saved_tensors
-        return d_x * d_loss.to(d_x.dtype), d_table * d_loss, None, None, None
+        return d_x * d_loss.to(d_x.dtype), d_table * d_loss, *[None] * (len(ctx.needs_input_grad) - 2)
+
+
+class LinearAgreeing(torch.autograd.Function):
+    """Sums of the loss of two passes that should agree, and of the plain loss, on a GPU; all logits in one block."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, table: Tensor, say: Tensor, real: Tensor, smoothing: float, weight: float
+    ) -> tuple[Tensor, Tensor]:
+        from regard.kernel.agreeing_loss import agreeing_loss  # only there is Triton installed
+
+        kind = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else x.dtype
+        x, weights = x.to(kind), table.to(kind)
+        logits = x @ weights.T
+        loss, plain = agreeing_loss(logits, say, real, smoothing, weight)
+        ctx.save_for_backward(logits @ weights, (logits.T @ x).to(table.dtype))
+        ctx.mark_non_differentiable(plain)
+        return loss, plain
+
+    backward = LinearCrossEntropy.backward  # pyright: ignore[reportAssignmentType]
 
 
 def _block(logits: Tensor, say: Tensor, real: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
     """Gives both sums over one block, and the gradient of the first for its logits."""
+    if logits.is_cuda and logits.dtype.itemsize <= 4:
+        from regard.kernel.smoothed_loss import smoothed_loss  # only there is Triton installed
+
+        return *smoothed_loss(logits, say, real, smoothing), logits
     kind, V = logits.dtype, logits.shape[-1]
     logits = logits.float() if kind in {torch.bfloat16, torch.float16} else logits
     chosen = logits.gather(1, say[:, None])

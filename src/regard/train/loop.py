@@ -1,41 +1,41 @@
 """The training loop."""
 
 import time
-from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import asdict, replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from regard.batch import Batch, Ids, make_batch
 from regard.build import build_model
 from regard.checkpoint import Checkpoint, fill, gathered, save_model, unique_tensors
 from regard.train.brake import Brake, RunStoppedError
 from regard.train.distributed import from_leader, total
+from regard.train.feed import Group, feed
 from regard.train.meter import LossMeter, Place
-from regard.train.plan import plan_epoch, share
 from regard.train.run import Run
 from regard.train.schedule import learning_rate
 from regard.train.state import forget_old, save_state
-from regard.train.step import run_step
 from regard.train.validate import Validation, validate
 
 
 def learn(run: Run) -> str:
     """Takes steps until there is a reason to stop, and gives the reason."""
-    losses, settings = LossMeter(run), run.settings.train
-    with Brake() as brake:
-        for indices in groups(run):
+    losses, settings, progress = LossMeter(run), run.settings.train, run.progress
+    began, before = time.perf_counter(), progress.seconds
+    groups = feed(run.prepared.train, run.settings, run.team, run.device, (progress.epoch, progress.batch))
+    with Brake() as brake, closing(groups):
+        for group in groups:
             reason = why_stop(run)
             if reason is not None:
                 break
-            take_step(run, indices, losses)
-            if run.progress.step % settings.valid_every == 0:
+            take_step(run, group, losses)
+            progress.seconds = before + time.perf_counter() - began
+            if progress.step % settings.valid_every == 0:
                 losses.check()
                 judge(run)
             pulled = brake.agreed(run)
-            if run.progress.step % settings.save_every == 0 or pulled is not None:
+            if progress.step % settings.save_every == 0 or pulled is not None:
                 losses.check()
                 save(run)
             if pulled is not None:
@@ -46,67 +46,23 @@ def learn(run: Run) -> str:
     return reason
 
 
-def take_step(run: Run, indices: list[NDArray[np.int64]], losses: LossMeter) -> None:
+def take_step(run: Run, group: Group, losses: LossMeter) -> None:
     """Learns from some batches, and counts them."""
     progress, settings = run.progress, run.settings.train
-    began = time.perf_counter()
     progress.step += 1
-    batches, n_tokens = collate(run, indices)
-    lr = learning_rate(progress.step, settings)
+    lr = learning_rate(progress.step, settings, progress.seconds)
     torch.manual_seed(drawn(settings.seed, progress.step, run.team.rank))
-    told = run_step(run.learner, run.optimiser, batches, n_tokens, settings, run.team, lr)
+    told = run.step(group, lr)
     if run.ema is not None:
-        run.ema.update(run.model, progress.step)
-    progress.batch += len(indices)
-    progress.tokens += n_tokens
-    progress.seconds += time.perf_counter() - began
-    losses.add(told, n_tokens, lr, Place(progress.step, progress.epoch, progress.batch, int(indices[0][0])))
+        run.ema.update(progress.step)
+    progress.epoch, progress.batch = group.epoch, group.batch
+    progress.tokens += group.n_tokens
+    losses.add(told, group.n_tokens, lr, Place(progress.step, group.epoch, group.batch, group.first))
 
 
 def drawn(*numbers: int) -> int:
     """Mixes numbers to a seed: what a step draws depends on nothing but its seed, its number and its process."""
     return int(np.random.SeedSequence(numbers).generate_state(1)[0] // 2)
-
-
-def groups(run: Run) -> Iterator[list[NDArray[np.int64]]]:
-    """Gives the batches of each step from where the run stands, epoch after epoch, the same ones whoever asks."""
-    progress, settings = run.progress, run.settings.train
-    lengths = run.prepared.train.lengths()
-    while settings.max_epochs is None or progress.epoch < settings.max_epochs:
-        plan = plan_epoch(lengths, settings.batch_tokens * run.team.world, settings.seed, progress.epoch)
-        while progress.batch < len(plan.batches):
-            yield plan.batches[progress.batch : progress.batch + settings.accumulate]
-        progress.epoch, progress.batch = progress.epoch + 1, 0
-
-
-def collate(run: Run, indices: list[NDArray[np.int64]]) -> tuple[list[Batch], int]:
-    """Makes this process's part of each batch, and counts the tokens of all processes."""
-    team, n_tokens = run.team, 0
-    batches = []
-    for k, batch in enumerate(indices):
-        src, tgt = read_pairs(run, batch, k)
-        n_tokens += sum(len(ids) + 1 for ids in tgt)
-        mine = share(np.arange(len(batch)), team.rank, team.world)
-        # A process without a row of its own still takes part, with a row that counts for nothing.
-        rows = mine if len(mine) else [0]
-        made = make_batch([src[i] for i in rows], [tgt[i] for i in rows])
-        if not len(mine):
-            made.tgt.real.zero_()
-        batches.append(made.to(run.device))
-    return batches, n_tokens
-
-
-def read_pairs(run: Run, batch: NDArray[np.int64], k: int) -> tuple[list[Ids], list[Ids]]:
-    """Reads the pairs of one batch, cut into pieces by chance where the settings say so."""
-    store, strength, max_len = run.prepared.train, run.settings.text.sampling, run.settings.text.max_len
-    sides: list[list[Ids]] = [[store.src(i) for i in batch.tolist()], [store.tgt(i) for i in batch.tolist()]]
-    if strength > 0.0:
-        for place, side in enumerate(("src", "tgt")):
-            texts = [run.prepared.tokenizer.decode([int(i) for i in ids], side) for ids in sides[place]]
-            seed = drawn(run.settings.train.seed, run.progress.step, k, place)
-            sampled = run.prepared.tokenizer.sample(texts, side, strength, seed)
-            sides[place] = [b if len(b) <= max_len else a for a, b in zip(sides[place], sampled, strict=True)]
-    return sides[0], sides[1]
 
 
 def judge(run: Run) -> None:
@@ -174,6 +130,8 @@ def why_stop(run: Run) -> str | None:
     progress, settings = run.progress, run.settings.train
     if settings.max_steps is not None and progress.step >= settings.max_steps:
         return f"all {settings.max_steps} steps are done"
+    if settings.max_minutes is not None and progress.seconds >= 60 * settings.max_minutes:
+        return f"all {settings.max_minutes:g} minutes are over"
     if settings.patience is not None and progress.bad >= settings.patience:
         return f"no better validation in {progress.bad}, the best was at step {progress.best_step}"
     return None

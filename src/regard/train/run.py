@@ -11,7 +11,9 @@ from regard.checkpoint import Checkpoint
 from regard.config import Settings, TrainSettings, choose
 from regard.model import Seq2Seq
 from regard.text.prepare import Prepared
+from regard.train.captured import Step, make_step
 from regard.train.distributed import Team, wrap
+from regard.train.inherit import start_from_model
 from regard.train.learner import Learner
 from regard.train.schedule import check_schedule
 from regard.train.state import Ema, Progress, checkpoints, load_state
@@ -36,6 +38,7 @@ class Run:
     model: Seq2Seq
     learner: nn.Module  # the model, or the model wrapped so that several processes learn together
     optimiser: torch.optim.Optimizer
+    step: Step
     ema: Ema | None
     progress: Progress
     team: Team
@@ -67,8 +70,8 @@ def resolve(settings: Settings, device: torch.device) -> Settings:
     check_numbers(train)
     choose({"bleu": 0, "loss": 0}, train.stop_on, "stop_on")
     choose({"random": 0, **SKIP_GRAM}, train.vectors, "vectors")
-    if train.max_epochs is None and train.max_steps is None and train.patience is None:
-        raise ValueError("a run must end: give train.max_steps, train.max_epochs or train.patience")
+    if {train.max_epochs, train.max_steps, train.max_minutes, train.patience} == {None}:
+        raise ValueError("a run must end: give train.max_steps, max_epochs, max_minutes or patience")
     precision = choose(PRECISION, train.precision, "precision")
     if precision is None:
         precision = "bfloat16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "float32"
@@ -84,6 +87,8 @@ def check_numbers(train: TrainSettings) -> None:
             raise ValueError(f"train.{name} must be 1 or more, got {value}")
     if train.warmup < 0 or train.seed < 0:
         raise ValueError(f"train.warmup and train.seed must be 0 or more, got {train.warmup} and {train.seed}")
+    if train.r_drop < 0:
+        raise ValueError(f"train.r_drop must be 0 or more, got {train.r_drop}")
     if train.lr <= 0 or (train.clip is not None and train.clip <= 0):
         raise ValueError(f"train.lr and train.clip must be more than 0, got {train.lr} and {train.clip}")
     shares = {"label_smoothing": train.label_smoothing, "ema": train.ema}
@@ -102,12 +107,15 @@ def open_run(
     model = build_model(settings.model, (tokenizer.vocab_size("src"), tokenizer.vocab_size("tgt"))).to(device)
     model.train()
     saved = checkpoints(folder / "checkpoints")
+    if not saved and settings.train.init is not None:
+        start_from_model(model, settings.train.init)
     if not saved and settings.train.vectors != "random":
         watch.say(f"learning {settings.train.vectors} vectors")
         start_from_vectors(model, prepared.train, settings.train.vectors, settings.train.seed)
     # Shards are other tensors than the parameters they were cut from: the optimiser must know the shards.
-    learner = wrap(Learner(model, settings.train.label_smoothing), team, settings.train.shard)
+    learner = wrap(Learner(model, settings.train.label_smoothing, settings.train.r_drop), team, settings.train.shard)
     optimiser = make_optimiser(model, settings.train)
     ema = None if settings.train.ema is None else Ema(model, settings.train.ema)
     progress = load_state(saved[-1], model, optimiser, ema) if saved else Progress()
-    return Run(folder, settings, prepared, model, learner, optimiser, ema, progress, team, device, watch)
+    step = make_step(learner, optimiser, settings.train, team, device, watch.say)
+    return Run(folder, settings, prepared, model, learner, optimiser, step, ema, progress, team, device, watch)

@@ -1,6 +1,5 @@
 """From what a user says to the settings of a run, and to a folder that may be written."""
 
-import shutil
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -13,6 +12,8 @@ from regard.config import Settings, merged, override, preset, settings
 from regard.text.corpus import read_pairs
 from regard.text.language import guess_language
 from regard.train.distributed import place_in_team
+from regard.train.inherit import check_inherited, inherited
+from regard.train.replaced import put_aside
 from regard.train.run import choose_device, resolve
 from regard.train.train import settings_of
 
@@ -28,9 +29,18 @@ class Sources:
     tgt_lang: str | None
 
 
-def start_run(
-    folder: Path, sources: Sources, said: tuple[str, str, Path | None, tuple[str, ...]], resume: bool, overwrite: bool
-) -> Settings:
+@dataclass(frozen=True)
+class Said:
+    """What a user says of the model and of how it learns; a model to begin with brings its own sizes and parts."""
+
+    preset: str | None = None
+    family: str | None = None
+    config: Path | None = None
+    sets: tuple[str, ...] = ()
+    init: str | None = None
+
+
+def start_run(folder: Path, sources: Sources, said: Said, resume: bool, overwrite: bool) -> Settings:
     """Gives the settings of a new run, or of the one to go on with; an existing run is not overwritten unless told.
 
     Of several processes the leader alone looks at the folder: it may be at work there before the others look. A team
@@ -41,22 +51,23 @@ def start_run(
         raise ValueError("--resume and --overwrite exclude each other: go on with the run, or replace it")
     if resume:
         return _changed(folder, sources, said)
-    made = settings(Settings, _tables(sources, *said))
+    made = settings(Settings, _tables(sources, said))
+    check_inherited(made, said.init)
+    resolve(made, choose_device(made.train.device))  # a mistake is found before anything is put aside
     if team.leads and not (team.restarts and _began(folder, made)):
-        _clear(folder, overwrite)
+        _make_room(folder, overwrite)
     return made
 
 
-def _changed(folder: Path, sources: Sources, said: tuple[str, str, Path | None, tuple[str, ...]]) -> Settings:
+def _changed(folder: Path, sources: Sources, said: Said) -> Settings:
     """Gives a run's settings with what a user says otherwise now; its text, pieces and model stay."""
     saved = settings_of(folder)
-    _, _, config, sets = said
     tables = settings_table(saved)
-    file = {} if config is None else _read(config, tables)
-    made = settings(Settings, merged(tables, file, *(override(text) for text in sets), {"data": _data(sources)}))
-    for table in ("data", "text", "model"):
-        for name, value in asdict(getattr(saved, table)).items():
-            other = asdict(getattr(made, table))[name]
+    made = settings(Settings, merged(tables, *_layers(said, sources, tables)))
+    for table in ("data", "text", "model", "train"):
+        kept = ("init",) if table == "train" else asdict(getattr(saved, table))
+        for name in kept:
+            value, other = (asdict(getattr(each, table))[name] for each in (saved, made))
             if other != value:
                 raise ValueError(
                     f"{folder}: a run that goes on keeps its {table}.{name}, {value!r}, got {other!r}: "
@@ -73,16 +84,16 @@ def _began(folder: Path, made: Settings) -> bool:
     return settings_of(folder) == resolve(made, device)
 
 
-def _clear(folder: Path, overwrite: bool) -> None:
-    taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+def _make_room(folder: Path, overwrite: bool) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder}: a run needs a folder, got a file of this name: name another with --out")
+    taken = folder.is_dir() and any(folder.iterdir())
     if taken and not overwrite:
         raise ValueError(
             f"{folder}: there is something here already: --resume goes on with it, --overwrite replaces it"
         )
-    if taken and folder.is_dir():
-        shutil.rmtree(folder)
-    elif taken:
-        folder.unlink()
+    if taken:
+        put_aside(folder)
 
 
 def _data(sources: Sources) -> dict[str, list[str]]:
@@ -90,13 +101,31 @@ def _data(sources: Sources) -> dict[str, list[str]]:
     return {name: list(values) for name, values in given.items() if values}
 
 
-def _tables(sources: Sources, size: str, family: str, config: Path | None, sets: tuple[str, ...]) -> dict[str, Any]:
-    """Lays over each other: preset, file, command line."""
-    file = {} if config is None else _read(config, preset(size, family))
-    tables = merged(preset(size, family), file, {"data": _data(sources)}, *(override(text) for text in sets))
+def _tables(sources: Sources, said: Said) -> dict[str, Any]:
+    """Lays over each other: preset or the model to begin with, file, command line."""
+    under = _under(said)
+    tables = merged(under, *_layers(said, sources, under))
     if not tables["data"].get("train"):
         raise ValueError("there is no text to learn from: name it with --data")
     return merged(tables, {"data": _languages(sources, tables["data"])})
+
+
+def _under(said: Said) -> dict[str, Any]:
+    """Gives the tables that lie under all others."""
+    init = said.init
+    if init is None:
+        return preset(said.preset or "small", said.family or "transformer")
+    for option, value in (("--preset", said.preset), ("--family", said.family)):
+        if value is not None:
+            raise ValueError(f"--init {init} brings its own sizes and parts, got {option} {value}: leave one out")
+    return inherited(init)
+
+
+def _layers(said: Said, sources: Sources, under: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Gives the tables of the file and of the command line."""
+    file = {} if said.config is None else _read(said.config, under)
+    init = {} if said.init is None else {"train": {"init": said.init}}
+    return [file, init, {"data": _data(sources)}, *(override(text) for text in said.sets)]
 
 
 def _languages(sources: Sources, data: dict[str, Any]) -> dict[str, str]:
@@ -107,11 +136,11 @@ def _languages(sources: Sources, data: dict[str, Any]) -> dict[str, str]:
     }
     if all(named.values()) or "-" in data["train"]:
         return {key: value for key, value in named.items() if value}
-    first = list(islice(read_pairs(data["train"], named["src_lang"] or "src", named["tgt_lang"] or "tgt"), 200))
-    guessed = {
-        "src_lang": guess_language([pair.src for pair in first]) or "src",
-        "tgt_lang": guess_language([pair.tgt for pair in first]) or "tgt",
-    }
+    names = named["src_lang"] or "src", named["tgt_lang"] or "tgt"
+    turn = -1 if data.get("reverse") else 1
+    first = list(islice(read_pairs(data["train"], *names[::turn]), 200))
+    src, tgt = ([pair.src for pair in first], [pair.tgt for pair in first])[::turn]
+    guessed = {"src_lang": guess_language(src) or "src", "tgt_lang": guess_language(tgt) or "tgt"}
     return {key: value or guessed[key] for key, value in named.items()}
 
 

@@ -48,18 +48,21 @@ class Ema:
 
     def __init__(self, model: nn.Module, decay: float):
         self.decay = decay
-        self.mean = {name: tensor.clone() for name, tensor in unique_tensors(model).items()}
+        now = unique_tensors(model)
+        self.mean = {name: tensor.clone() for name, tensor in now.items()}
+        # Parameters change in place, so these stay theirs.
+        pairs = [(local(self.mean[name]), local(tensor)) for name, tensor in now.items()]
+        self.moving = [(mean, tensor) for mean, tensor in pairs if tensor.is_floating_point()]
+        self.counting = [(mean, tensor) for mean, tensor in pairs if not tensor.is_floating_point()]
 
     @torch.no_grad()
-    def update(self, model: nn.Module, step: int) -> None:
+    def update(self, step: int) -> None:
         """Moves the mean towards the parameters, faster in the first steps, whose past is worth little."""
         decay = min(self.decay, (1 + step) / (10 + step))
-        for name, tensor in unique_tensors(model).items():
-            mean = local(self.mean[name])
-            if tensor.is_floating_point():
-                mean.lerp_(local(tensor), 1 - decay)
-            else:
-                mean.copy_(local(tensor))
+        means, tensors = [mean for mean, _ in self.moving], [tensor for _, tensor in self.moving]
+        torch._foreach_lerp_(means, tensors, 1 - decay)  # pyright: ignore[reportPrivateImportUsage]
+        for mean, tensor in self.counting:
+            mean.copy_(tensor)
 
 
 def local(tensor: Tensor) -> Tensor:

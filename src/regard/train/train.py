@@ -1,6 +1,5 @@
 """One call from settings to a model in a folder."""
 
-import shutil
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,7 +28,9 @@ from regard.text.prepared import Prepared
 from regard.text.whole import made_folder, whole_file
 from regard.train.average import average_states
 from regard.train.distributed import Team, join_team, leave_team, wait
+from regard.train.inherit import inherited_tokenizer
 from regard.train.loop import RunStoppedError, judge, learn, save
+from regard.train.replaced import let_go, own, put_back
 from regard.train.run import Run, choose_device, open_run, resolve
 from regard.train.state import Progress, checkpoints
 from regard.train.validate import validate
@@ -68,8 +69,12 @@ def _train(made: Settings, folder: Path, team: Team, device: torch.device, draw:
             write_json(draft, {"settings": settings_table(made)})
     with Watch(folder, made.train.max_steps, team.leads, draw) as watch:
         prepared = _prepare(made, folder, team, watch)
+        if team.leads:
+            let_go(folder)
         run = open_run(folder, made, prepared, team, device, watch)
         _announce(run)
+        if made.train.init is not None and run.progress.step == 0:
+            judge(run)  # how good the model was before it learned on
         return _finish(run, learn(run))
 
 
@@ -80,23 +85,15 @@ def _run_folder(folder: Path, team: Team) -> Iterator[None]:
         wait(team)
         yield
         return
-    was_there = folder.is_dir() and any(folder.iterdir())
+    was_there = bool(own(folder))
     with made_folder(folder):
         wait(team)
         try:
             yield
         except (ValueError, OSError):
             if not was_there and not checkpoints(folder / "checkpoints"):
-                _empty(folder)
+                put_back(folder)
             raise
-
-
-def _empty(folder: Path) -> None:
-    for path in folder.iterdir():
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
 
 
 def _not_written(folder: Path, error: OSError) -> str:
@@ -119,7 +116,8 @@ def _prepare(made: Settings, folder: Path, team: Team, watch: Watch) -> Prepared
     """Lets the leader prepare while the others wait, and then read what it made."""
     if not team.leads:
         wait(team)
-    prepared = prepare(made.data, made.text, folder, watch.say if team.leads else _silent, made.train.seed)
+    say, tokenizer = watch.say if team.leads else _silent, inherited_tokenizer(made, folder)
+    prepared = prepare(made.data, made.text, folder, say, made.train.seed, tokenizer)
     if team.leads:
         wait(team)
     return prepared

@@ -1,0 +1,218 @@
+"""Steps on a CUDA device: captured equals plain, kernels equal their definitions, and a GPU learns what a CPU does."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.testing import assert_close
+
+from regard.attention import ATTENTION
+from regard.batch import Shape
+from regard.build import build_model
+from regard.config import ModelSettings, TrainSettings, preset, settings
+from regard.mask import Mask
+from regard.position import POSITION
+from regard.train.captured import make_step
+from regard.train.distributed import Team
+from regard.train.feed import Group, Packed
+from regard.train.learner import Learner
+from regard.train.loss import smoothed_cross_entropy
+from regard.train.r_drop import agreeing_cross_entropy
+from regard.train.step import make_optimiser
+
+from ..test_batch import packed
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+V = 31
+SHAPES = (Shape(5, 9, 11), Shape(4, 6, 6))
+IN_TEXT = [name for name in POSITION if name not in {"normalised", "grid_2d", "grid_3d", "turns"}]
+
+
+def make_groups(pin):
+    """Gives two batches of different shapes, one of them with a row to spare."""
+    generator = torch.Generator().manual_seed(3)
+    groups = []
+    for shape in SHAPES:
+        pairs = [
+            tuple(torch.randint(4, V, (n,), generator=generator).tolist() for n in lengths)
+            for lengths in ((5, 4), (3, 5), (1, 2), (4, 5))
+        ]
+        ids = packed(pairs, shape)
+        n_tokens = sum(len(tgt) + 1 for _, tgt in pairs)
+        groups.append(Group([Packed(ids.pin_memory() if pin else ids, shape, False)], n_tokens, 0, 0, 0))
+    return groups
+
+
+def losses(device, family, n_steps, changes, train, captured=True):
+    """Gives the mean loss of each step of a small model."""
+    torch.manual_seed(1)
+    tables = {**preset("tiny", family)["model"], "d_model": 32, "d_ff": 48, **changes}
+    model = build_model(settings(ModelSettings, tables), (V, V)).to(device).train()
+    made = TrainSettings(**{"precision": "float32", **train})
+    said = []
+    step = make_step(
+        Learner(model, 0.1, made.r_drop), make_optimiser(model, made), made, Team(), torch.device(device), said.append
+    )
+    step = step if captured or device == "cpu" else step.plain
+    groups, found = make_groups(device == "cuda"), []
+    for i in range(n_steps):
+        torch.manual_seed(i)
+        found.append(float(step(groups[i % 2], 1e-3)) / groups[i % 2].n_tokens)
+    assert not said
+    return torch.tensor(found)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("r_drop", [0.0, 3.0])
+@pytest.mark.parametrize("family", ["transformer", "recurrent"])
+def test_captured_steps_equal_plain_ones_bit_for_bit(family, r_drop, precision):
+    train = {"r_drop": r_drop, "precision": precision}
+    plain, captured = (losses("cuda", family, 12, {"dropout": 0.2}, train, each) for each in (False, True))
+    assert_close(captured, plain, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("changes", [{}, {"norm_place": "before"}, {"norm": "rms"}, {"norm": "batch"}], ids=str)
+@pytest.mark.parametrize("r_drop", [0.0, 3.0])
+@pytest.mark.parametrize("family", ["transformer", "recurrent"])
+def test_a_gpu_learns_what_a_cpu_learns(family, r_drop, changes):
+    changes = {"dropout": 0.0, **changes}
+    on_cpu, on_gpu = (losses(device, family, 200, changes, {"r_drop": r_drop}) for device in ("cpu", "cuda"))
+    assert on_cpu[-1] < 0.8 * on_cpu[0]
+    assert_close(on_gpu, on_cpu, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("position", IN_TEXT)
+def test_every_position_is_captured(position):
+    losses("cuda", "transformer", 6, {"position": {"name": position}}, {})
+
+
+@pytest.mark.parametrize("family", ["transformer", "recurrent"])
+@pytest.mark.parametrize("attention", ATTENTION)
+def test_every_attention_is_captured(attention, family):
+    changes = {"attention": {"name": attention}, "position": {"name": "none"}}
+    losses("cuda", family, 6, changes, {})
+
+
+def near(got, want, dtype):
+    scale = float(want.abs().amax()) + 1e-6
+    assert_close(got.double() / scale, want.double() / scale, rtol=0, atol={2: 3e-2, 4: 1e-5}[dtype.itemsize])
+
+
+def check(fast, plain, inputs, dtype):
+    """Compares value and gradients with the plain form in float64."""
+    exact = [x.double().requires_grad_() for x in inputs]
+    given = [x.to(dtype).requires_grad_() for x in inputs]
+    got, want = fast(*given), plain(*exact)
+    near(got, want, dtype)
+    weight = torch.randn_like(want)
+    grads = torch.autograd.grad((got.double() * weight).sum(), given), torch.autograd.grad((want * weight).sum(), exact)
+    for one, other in zip(*grads, strict=True):
+        near(one, other, dtype)
+
+
+def drawn(*shape):
+    return torch.randn(*shape, device="cuda").bfloat16()
+
+
+DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+
+
+@DTYPES
+@pytest.mark.parametrize("D", [5, 256, 1000])
+def test_sums_and_norms_equal_their_definitions(D, dtype):
+    from regard.kernel.add_dropout import add_dropout
+    from regard.kernel.add_norm import add_norm
+
+    torch.manual_seed(0)
+    x, update, weight, bias = drawn(3, 7, D), drawn(3, 7, D), drawn(D), drawn(D)
+    check(
+        lambda x, u, w, b: add_norm(x, u, w, b, 1e-5, 0.0),
+        lambda x, u, w, b: F.layer_norm(x + u, (D,), w, b, 1e-5),
+        (x, update, weight, bias),
+        dtype,
+    )
+    check(
+        lambda x, w, b: add_norm(x, None, w, b, 1e-5, 0.0),
+        lambda x, w, b: F.layer_norm(x, (D,), w, b, 1e-5),
+        (x, weight, bias),
+        dtype,
+    )
+    check(lambda x, u: add_dropout(x, u, 0.0), lambda x, u: x + u, (x, update), dtype)
+
+
+def test_dropout_drops_its_share_and_learns_where_it_does_not():
+    from regard.kernel.add_dropout import add_dropout
+    from regard.kernel.add_norm import add_norm
+    from regard.kernel.relu_dropout import relu_dropout
+
+    torch.manual_seed(0)
+    x = torch.ones(500, 400, device="cuda", requires_grad=True)
+    zeros = torch.zeros_like(x)
+    for dropped in (add_dropout(zeros, x, 0.3), relu_dropout(x, 0.3)):
+        assert abs(float((dropped == 0).float().mean()) - 0.3) < 0.005
+        assert_close(dropped.max(), torch.tensor(1 / 0.7, device="cuda"))
+        assert float((dropped == 0).float().mean(0).std()) < 0.03
+        (gradient,) = torch.autograd.grad(dropped.sum(), x)
+        assert_close(gradient, dropped.detach())
+    weight, bias = torch.randn(2, 400, device="cuda")
+    torch.manual_seed(5)
+    out = add_norm(zeros, x, weight, bias, 1e-5, 0.3)
+    ((gradient),) = torch.autograd.grad((out * torch.randn_like(out)).sum(), x)
+    assert abs(float((gradient == 0).float().mean()) - 0.3) < 0.005
+    torch.manual_seed(5)
+    assert_close(add_norm(zeros, x, weight, bias, 1e-5, 0.3), out, rtol=0, atol=0)
+
+
+@DTYPES
+def test_linear_maps_equal_their_definition(dtype):
+    from regard.kernel.linear import column_sums, linear
+
+    torch.manual_seed(0)
+    check(linear, F.linear, (drawn(3, 701, 37), drawn(53, 37), drawn(53)), dtype)
+    tall = drawn(10_007, 67)
+    assert_close(column_sums(tall).double(), tall.double().sum(0), rtol=1e-4, atol=1e-2)
+
+
+@DTYPES
+@pytest.mark.parametrize("sizes", [(5, 7, 3), (19, 19, 8), (33, 17, 64), (64, 64, 128), (1, 50, 20)], ids=str)
+@pytest.mark.parametrize("lengths", [None, (7, 2, 0)], ids=str)
+def test_short_attention_equals_its_definition(sizes, lengths, dtype):
+    from regard.kernel.short_attention import short_attention
+
+    torch.manual_seed(0)
+    Q, K, E = sizes
+    ends = None if lengths is None else torch.tensor(lengths, device="cuda").clamp(max=K)
+    q, k, v = drawn(3, Q, 2, E).transpose(1, 2), drawn(3, 2, K, E), drawn(3, 2, K, E)
+    for causal in {False, Q == K}:
+        mask = Mask(n_keys=K, key_lengths=ends, causal=causal)
+        check(
+            lambda q, k, v, causal=causal: short_attention(q, k, v, ends, causal, E**-0.5),
+            lambda q, k, v, mask=mask: ATTENTION["scaled_dot"]().weights(q, k, mask) @ v,
+            (q, k, v),
+            dtype,
+        )
+
+
+@DTYPES
+@pytest.mark.parametrize("n_words", [53, 4096, 9000])
+def test_losses_equal_their_definitions(n_words, dtype):
+    from regard.kernel.agreeing_loss import agreeing_loss
+    from regard.kernel.smoothed_loss import smoothed_loss
+
+    torch.manual_seed(0)
+    say, real = torch.randint(n_words, (11,), device="cuda"), torch.rand(11, device="cuda") > 0.3
+    logits = drawn(22, n_words)
+    for rows, fast, plain in (
+        (11, smoothed_loss, lambda x: smoothed_cross_entropy(x[None], say[None], real[None], 0.1)),
+        (
+            22,
+            lambda *given: agreeing_loss(*given, 3.0),
+            lambda x: agreeing_cross_entropy(x[:, None], say.repeat(2)[:, None], real.repeat(2)[:, None], 0.1, 3.0),
+        ),
+    ):
+        exact = logits[:rows].double().requires_grad_()
+        want = plain(exact)
+        (gradient,) = torch.autograd.grad(want[0], exact)
+        given = logits[:rows].to(dtype).clone()
+        got = fast(given, say, real, 0.1)
+        assert_close(torch.stack(got).double(), torch.stack(want).detach().double(), rtol=1e-4, atol=1e-4)
+        near(given, gradient, dtype)

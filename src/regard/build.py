@@ -17,7 +17,9 @@ from regard.model.encoder import Encoder, EncoderLayer
 from regard.model.feed_forward import FeedForward
 from regard.model.multihead import check_sizes
 from regard.model.norm import NORM
+from regard.model.reader import Reader
 from regard.model.residual import Residual
+from regard.model.writer import Writer
 from regard.position import POSITION, NoPosition, Position
 
 M = TypeVar("M", bound=nn.Module)
@@ -101,9 +103,8 @@ def build_recurrent(settings: ModelSettings, vocab_sizes: tuple[int, int]) -> Re
     src, tgt, output = build_embeddings(settings, vocab_sizes, *positions)
     sizes = {"n_heads": 1, "d_query": D, "d_key": D}
     attention = build_part(ATTENTION, settings.attention, "attention", sizes)
-    n_read, n_write = settings.n_encoder_layers, settings.n_decoder_layers
-    reader = nn.GRU(D, D // 2, n_read, batch_first=True, bidirectional=True, dropout=settings.dropout * (n_read > 1))
-    writer = nn.GRU(2 * D, D, n_write, batch_first=True, dropout=settings.dropout * (n_write > 1))
+    reader = Reader(D, settings.n_encoder_layers, settings.dropout)
+    writer = Writer(2 * D, D, settings.n_decoder_layers, settings.dropout)
     return Recurrent(src, tgt, attention, reader, writer, output, settings.dropout)
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.contract import Attention, check, same_width
-from regard.attention.fused import fused_attention, prepare
+from regard.attention.fused import fused_attention, is_short, prepare
 from regard.mask import Mask
 
 
@@ -31,6 +31,8 @@ class DotProduct(Attention):
 
     def kernel(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask = Mask(), bias: Tensor | None = None) -> str:
         check(q, k, v, mask, bias)
+        if is_short(q, k, v, mask, bias, self.dropout_now()):
+            return "short"
         return prepare(q, k, v, mask, bias).kernel(self.dropout_now(), self.scale(q.shape[-1]))
 
 

@@ -10,6 +10,9 @@ from torch.nn.attention import SDPBackend
 
 from regard.mask import Mask
 
+# Queries or keys, and features of a head, that fit into the registers of one program on a GPU.
+SHORT, WIDEST = 64, 128
+
 
 @dataclass(frozen=True, eq=False)
 class KernelCall:
@@ -44,11 +47,30 @@ def fused_attention(
     """
     if k.shape[2] == 0:
         return (q @ k.transpose(-1, -2)) @ v  # no key at all: zeros, for which no kernel need be asked
+    if is_short(q, k, v, mask, bias, dropout):
+        from regard.kernel.short_attention import short_attention  # only there is Triton installed
+
+        kind = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else q.dtype
+        return short_attention(q.to(kind), k.to(kind), v.to(kind), mask.key_lengths, mask.causal, scale)
     call = prepare(q, k, v, mask, bias)
     out = F.scaled_dot_product_attention(call.q, call.k, call.v, call.attn_mask, dropout, call.is_causal, scale=scale)[
         ..., : v.shape[3]
     ]
     return out if call.nobody is None else out.masked_fill(call.nobody, 0.0)
+
+
+def is_short(q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None, dropout: float) -> bool:
+    """Tells whether our own kernel for short sequences on a GPU takes this call."""
+    if not q.is_cuda or bias is not None or dropout > 0.0 or q.dtype.itemsize > 4 or 0 in q.shape:
+        return False
+    lengths = mask.key_lengths
+    plain = mask.query_lengths is None and mask.window is None and mask.allowed is None and mask.offset == 0
+    return (
+        plain
+        and (lengths is None or lengths.dim() == 1)
+        and max(q.shape[2], k.shape[2]) <= SHORT
+        and max(q.shape[3], v.shape[3]) <= WIDEST
+    )
 
 
 def prepare(q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None) -> KernelCall:
@@ -62,8 +84,8 @@ def prepare(q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None) ->
     if allowed is None:
         return KernelCall(q, k, v, None if bias is None else bias.to(q.dtype), False, None)
     # Kernels differ in what they make of a row without keys (zeros, NaN, a mean), so none ever sees one.
-    nobody = ~allowed.any(dim=-1, keepdim=True)
-    allowed = allowed | nobody
+    nobody = None if mask.sighted else ~allowed.any(dim=-1, keepdim=True)
+    allowed = allowed if nobody is None else allowed | nobody
     if bias is not None:
         allowed = bias.to(q.dtype).masked_fill(~allowed, float("-inf"))
     return KernelCall(q, k, v, allowed, False, nobody)

@@ -54,9 +54,8 @@ class DecoderLayer(nn.Module):
 
         def look_back(h: Tensor) -> Tensor:
             nonlocal seen
-            here = self.attention.keys_values(h, h, positions)
-            seen = here if seen is None else seen.append(here)
-            return self.attention.attend(h, seen, positions, back)
+            out, seen = self.attention.look_back(h, seen, positions, back)
+            return out
 
         def look_across(h: Tensor) -> Tensor:
             by_source = h.reshape(len(memory.across.k), -1, h.shape[-1])  # hypotheses become queries of one sentence

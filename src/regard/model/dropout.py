@@ -22,8 +22,12 @@ class Dropout(nn.Module):
             raise ValueError(f"dropout must lie in [0, 1), got {rate}")
         self.rate = rate
 
+    def now(self) -> float:
+        """Gives the share to drop in this call: none outside training."""
+        return self.rate if self.training else 0.0
+
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        if not self.training or self.rate == 0.0:
+        if self.now() == 0.0:
             return x
         if x.device.type != "cpu" or torch.compiler.is_compiling():
             return F.dropout(x, self.rate)

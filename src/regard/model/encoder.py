@@ -25,7 +25,7 @@ class EncoderLayer(nn.Module):
         mask: Mask,
         real: Bool[Tensor, "B T"] | None,
     ) -> Float[Tensor, "B T D"]:
-        x = self.after_attention(x, lambda h: self.attention(h, h, h, positions, positions, mask), real)
+        x = self.after_attention(x, lambda h: self.attention.look_back(h, None, positions, mask)[0], real)
         return self.after_feed_forward(x, self.feed_forward, real)
 
 

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from regard.config import choose
 from regard.model.dropout import Dropout
+from regard.model.linear import Linear
 
 ACTIVATION = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}
 
@@ -16,12 +17,17 @@ class FeedForward(nn.Module):
     def __init__(self, d_model: int, d_ff: int, activation: str, dropout: float):
         super().__init__()
         self.activation = choose(ACTIVATION, activation, "activation")
-        self.inner = nn.Linear(d_model, d_ff)
-        self.outer = nn.Linear(d_ff, d_model)
+        self.inner = Linear(d_model, d_ff)
+        self.outer = Linear(d_ff, d_model)
         self.dropout = Dropout(dropout)
         for layer in (self.inner, self.outer):
             nn.init.xavier_uniform_(layer.weight)
             nn.init.zeros_(layer.bias)
 
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        return self.outer(self.dropout(self.activation(self.inner(x))))
+        x = self.inner(x)
+        if self.activation is F.relu and x.is_cuda and x.dtype.itemsize <= 4 and self.training:
+            from regard.kernel.relu_dropout import relu_dropout  # only there is Triton installed
+
+            return self.outer(relu_dropout(x, self.dropout.rate))
+        return self.outer(self.dropout(self.activation(x)))

@@ -8,6 +8,7 @@ from regard.attention import Attention
 from regard.mask import Mask
 from regard.model.cache import KeysValues
 from regard.model.heads import merge_heads, split_heads
+from regard.model.linear import Linear, joint
 from regard.position import Position
 
 
@@ -33,10 +34,10 @@ class MultiHeadAttention(nn.Module):
         self.n_heads = n_heads
         self.attention = attention
         self.position = position
-        self.w_q = nn.Linear(d_query, d_model, bias)
-        self.w_k = nn.Linear(d_key, d_model, bias)
-        self.w_v = nn.Linear(d_value, d_model, bias)
-        self.w_o = nn.Linear(d_model, d_model, bias)
+        self.w_q = Linear(d_query, d_model, bias)
+        self.w_k = Linear(d_key, d_model, bias)
+        self.w_v = Linear(d_value, d_model, bias)
+        self.w_o = Linear(d_model, d_model, bias)
         for projection in (self.w_q, self.w_k, self.w_v, self.w_o):
             nn.init.xavier_uniform_(projection.weight)
             if projection.bias is not None:
@@ -51,8 +52,8 @@ class MultiHeadAttention(nn.Module):
         """Projects what will be looked at, once."""
         check_width(keys, self.w_k.in_features, "keys")
         check_width(values, self.w_v.in_features, "values")
-        k = self.position.rotate(split_heads(self.w_k(keys), self.n_heads), positions)
-        return KeysValues(k, split_heads(self.w_v(values), self.n_heads), positions)
+        k, v = joint(keys, (self.w_k, self.w_v)) if keys is values else (self.w_k(keys), self.w_v(values))
+        return self._remembered(k, v, positions)
 
     def attend(
         self,
@@ -63,7 +64,28 @@ class MultiHeadAttention(nn.Module):
     ) -> Float[Tensor, "B Q D4"]:
         """Lets each query look at the keys that the mask allows, and mixes the values it saw."""
         check_width(queries, self.w_q.in_features, "queries")
-        q = self.position.rotate(split_heads(self.w_q(queries), self.n_heads), positions)  # (B, H, Q, E)
+        return self._mixed(self.w_q(queries), at, positions, mask)
+
+    def look_back(
+        self,
+        x: Float[Tensor, "B Q D"],
+        seen: KeysValues | None,
+        positions: Int[Tensor, "#B Q *axes"],
+        mask: Mask = Mask(),
+    ) -> tuple[Float[Tensor, "B Q D4"], KeysValues]:
+        """Lets a sequence look at itself and at what was seen before; gives the output, and all that was seen."""
+        check_width(x, self.w_q.in_features, "queries")
+        q, k, v = joint(x, (self.w_q, self.w_k, self.w_v))
+        here = self._remembered(k, v, positions)
+        seen = here if seen is None else seen.append(here)
+        return self._mixed(q, seen, positions, mask), seen
+
+    def _remembered(self, k: Tensor, v: Tensor, positions: Tensor) -> KeysValues:
+        k = self.position.rotate(split_heads(k, self.n_heads), positions)
+        return KeysValues(k, split_heads(v, self.n_heads), positions)
+
+    def _mixed(self, q: Tensor, at: KeysValues, positions: Tensor, mask: Mask) -> Tensor:
+        q = self.position.rotate(split_heads(q, self.n_heads), positions)  # (B, H, Q, E)
         bias = self.position.bias(q, at.k, positions, at.positions)
         mixed = self.attention(q, at.k, at.v, mask, bias)
         extra = self.position.pool(lambda: self._dropped(q, at.k, mask, bias), positions, at.positions)

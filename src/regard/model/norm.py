@@ -6,25 +6,58 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from regard.model.dropout import Dropout
 
-class LayerNorm(nn.LayerNorm):
+
+class Joining(nn.Module):
+    """What every norm can do besides: close a residual."""
+
+    def join(
+        self,
+        x: Float[Tensor, "*B D"],
+        update: Float[Tensor, "*B D"],
+        dropout: Dropout,
+        real: Bool[Tensor, "*B"] | None,
+    ) -> Float[Tensor, "*B D"]:
+        """Gives `norm(x + dropout(update))`."""
+        return self(x + dropout(update), real)
+
+
+class LayerNorm(nn.LayerNorm, Joining):
     """Normalises each token over its own features (Ba et al. 2016, arXiv:1607.06450)."""
 
     # The second argument is there for norms that must know which tokens are real.
     def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, x: Float[Tensor, "*B D"], real: Bool[Tensor, "*B"] | None = None
     ) -> Float[Tensor, "*B D"]:
-        return super().forward(x)
+        return self._fused(x, None, 0.0) if self._fuses(x) else super().forward(x)
+
+    def join(
+        self,
+        x: Float[Tensor, "*B D"],
+        update: Float[Tensor, "*B D"],
+        dropout: Dropout,
+        real: Bool[Tensor, "*B"] | None,
+    ) -> Float[Tensor, "*B D"]:
+        return self._fused(x, update, dropout.now()) if self._fuses(x) else super().join(x, update, dropout, real)
+
+    def _fuses(self, x: Tensor) -> bool:
+        return x.is_cuda and x.dtype.itemsize <= 4 and x.numel() > 0
+
+    def _fused(self, x: Tensor, update: Tensor | None, rate: float) -> Tensor:
+        from regard.kernel.add_norm import add_norm  # only on a GPU is Triton installed
+
+        return add_norm(x, update, self.weight, self.bias, self.eps, rate)
 
 
-class RMSNorm(nn.RMSNorm):
+class RMSNorm(nn.RMSNorm, Joining):
     """Divides each token by the root mean square of its features (arXiv:1910.07467)."""
 
     def forward(self, x: Float[Tensor, "*B D"], real: Bool[Tensor, "*B"] | None = None) -> Float[Tensor, "*B D"]:
         return super().forward(x)
 
 
-class BatchNorm(nn.Module):
+class BatchNorm(Joining):
     """Normalises each feature over all real tokens of the batch (Ioffe and Szegedy 2015, arXiv:1502.03167).
 
     Outside training it uses running means, so a token's result then does not depend on its batch.
@@ -57,4 +90,4 @@ class BatchNorm(nn.Module):
         return mean, variance
 
 
-NORM: dict[str, Callable[[int], nn.Module]] = {"layer": LayerNorm, "rms": RMSNorm, "batch": BatchNorm}
+NORM: dict[str, Callable[[int], Joining]] = {"layer": LayerNorm, "rms": RMSNorm, "batch": BatchNorm}

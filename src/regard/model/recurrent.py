@@ -5,14 +5,15 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from regard.attention import Attention
 from regard.batch import Batch, Source
 from regard.mask import Mask
 from regard.model.dropout import Dropout
 from regard.model.embedding import Embedding, Output
+from regard.model.reader import Reader
 from regard.model.seq2seq import Seq2Seq, State
+from regard.model.writer import Writer
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +31,7 @@ class RecurrentState(State):
     def keep(self, sentences: Int[Tensor, " M"]) -> "RecurrentState":
         n = self.hidden.shape[1] // len(self.memory)
         rows = (sentences[:, None] * n + torch.arange(n, device=sentences.device)).flatten()
-        lengths = self.mask.key_lengths
-        mask = self.mask if lengths is None else Mask(n_keys=self.mask.n_keys, key_lengths=lengths[sentences])
+        mask = self.mask.of(sentences)
         return RecurrentState(self.memory[sentences], mask, self.hidden[:, rows], self.length)
 
 
@@ -47,8 +47,8 @@ class Recurrent(Seq2Seq):
         src: Embedding,
         tgt: Embedding,
         attention: Attention,
-        encoder: nn.GRU,
-        decoder: nn.GRU,
+        encoder: Reader,
+        decoder: Writer,
         output: Output,
         dropout: float,
     ):
@@ -58,8 +58,8 @@ class Recurrent(Seq2Seq):
         self.attention = attention
         self.encoder = encoder
         self.decoder = decoder
-        self.first = nn.Linear(encoder.hidden_size * 2, decoder.hidden_size * decoder.num_layers)
-        self.mix = nn.Linear(decoder.hidden_size * 2, output.table.embedding_dim)
+        self.first = nn.Linear(decoder.width, decoder.width * len(decoder.cells))
+        self.mix = nn.Linear(decoder.width * 2, output.table.embedding_dim)
         self.dropout = Dropout(dropout)
         self.output = output
 
@@ -74,11 +74,8 @@ class Recurrent(Seq2Seq):
 
     def start(self, src: Source, n_hypotheses: int) -> RecurrentState:
         words = self.src(src.ids, src.positions)
-        packed = pack_padded_sequence(words, src.lengths.cpu(), batch_first=True, enforce_sorted=False)
-        states, last = self.encoder(packed)
-        memory, _ = pad_packed_sequence(states, batch_first=True, total_length=src.ids.shape[1])
-        both_ways = torch.cat([last[-2], last[-1]], dim=-1)  # (B, 2D): where the two directions ended
-        hidden = torch.tanh(self.first(both_ways)).unflatten(-1, (self.decoder.num_layers, -1)).transpose(0, 1)
+        memory, ends = self.encoder(words, src.lengths)
+        hidden = torch.tanh(self.first(ends)).unflatten(-1, (len(self.decoder.cells), -1)).transpose(0, 1)
         hidden = hidden.repeat_interleave(n_hypotheses, dim=1).contiguous()
         return RecurrentState(memory[:, None], src.mask, hidden, 0)
 
@@ -89,8 +86,8 @@ class Recurrent(Seq2Seq):
         return self.output(x), after
 
     def _write(self, words: Float[Tensor, "R D"], state: RecurrentState) -> tuple[Float[Tensor, "R D"], RecurrentState]:
-        query = state.hidden[-1].view(len(state.memory), 1, -1, self.decoder.hidden_size)  # hypotheses as queries
+        query = state.hidden[-1].view(len(state.memory), 1, -1, self.decoder.width)  # hypotheses as queries
         context = self.attention(query, state.memory, state.memory, state.mask).reshape(len(words), -1)
-        out, hidden = self.decoder(torch.cat([words, context], dim=-1)[:, None], state.hidden)
-        x = self.dropout(torch.tanh(self.mix(torch.cat([out[:, 0], context], dim=-1))))
+        out, hidden = self.decoder(torch.cat([words, context], dim=-1), state.hidden)
+        x = self.dropout(torch.tanh(self.mix(torch.cat([out, context], dim=-1))))
         return x, RecurrentState(state.memory, state.mask, hidden, state.length + 1)

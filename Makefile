@@ -6,13 +6,17 @@ BIN := $(VENV)/bin
 .PHONY: help demo test check bench clean
 
 help:
-	@echo "make demo   set up, run the experiments, save their pictures under demo/"
+	@echo "make demo   set up, translate with a bundled model, run the experiments, save their pictures under demo/"
 	@echo "make test   set up, run the tests"
 	@echo "make check  formatting, lint, types and the order of the rooms"
 	@echo "make bench  set up, run benchmarks/attention.py (needs about ten minutes)"
 	@echo "make clean  remove the virtual environment and what was made"
 
 demo: $(VENV)/.installed
+	@if [ -d src/regard/zoo/zh-en ]; then \
+	  echo "== From Chinese to English, with the model that comes along: regard translate"; \
+	  printf '%s\n' "介绍一下西安" "我喜欢音乐。" "他是我的朋友。" "火车几点到？" "今天天气很好。" | \
+	    $(BIN)/regard translate --from zh --to en; echo; fi
 	@mkdir -p demo
 	@echo "== Attention is kernel regression: regard regression"
 	@$(BIN)/regard regression --out demo/regression.png

@@ -5,13 +5,18 @@ import json
 import shutil
 import signal
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 import regard.cli
 from regard.cli import main
+from regard.cli.translate import _pairs, _picked
+from regard.decode.translation import Alternative, Translation
+from regard.zoo.find import present
 
 from .train.tiny import TABLES, reversals, trained_once, write_tsv
+from .zoo.standin import make_zoo
 
 PAIRS = reversals(60, seed=8)
 SETS = [
@@ -83,7 +88,7 @@ def test_training_says_what_it_does_and_leaves_a_model(run, text, tmp_path):
 def test_a_signal_says_how_to_go_on(run, text, tmp_path, monkeypatch, number, code):
     out = tmp_path / "run"
     with monkeypatch.context() as patch:
-        patch.setattr(regard.cli, "_drawing", lambda out: lambda progress: signal.raise_signal(number))
+        patch.setattr(regard.cli.train, "_drawing", lambda out: lambda progress: signal.raise_signal(number))
         error = run("train", "--data", text, "--out", out, *SETS, code=code).err
     assert f"stopped by {number.name}: go on with regard train --out {out} --resume" in error
     assert "going on from step 4" in run("train", "--out", out, "--resume").err
@@ -211,11 +216,13 @@ def test_scores_have_signatures(run, trained, tmp_path):
     assert "version:" in found["bleu_signature"]
     assert "version:" in found["chrf_signature"]
     assert "BLEU" in run("evaluate", "-m", trained, "--data", text, "--beam", "1").out
+    turned = write_tsv(tmp_path / "turned.tsv", [(tgt, src) for src, tgt in reversals(7, seed=77)])
+    assert json.loads(run("evaluate", "-m", trained, "--data", turned, "--reverse", "--json").out) == found
 
 
 def test_a_model_describes_itself(run, trained):
     found = json.loads(run("info", trained, "--json").out)
-    assert found.keys() == {"parameters", "bytes", "vocabulary", "scores", "settings"}
+    assert found.keys() == {"parameters", "precision", "shards", "bytes", "vocabulary", "scores", "settings"}
     assert found["settings"]["model"]["d_model"] == 16
     assert found["scores"]["test"]["bleu_signature"]
     assert "transformer" in run("info", trained / "model").out
@@ -227,3 +234,135 @@ def test_checkpoints_are_averaged(run, trained, tmp_path):
     assert "something here already" in run("average", trained, "--out", tmp_path / "mean", code=2).err
     error = run("average", tmp_path, "--out", tmp_path / "other", code=2).err
     assert "1 or more checkpoints to average, got 0" in error
+
+
+def test_the_last_word_is_the_leader_s_alone(run, text, tmp_path, monkeypatch):
+    monkeypatch.setattr("regard.train.train.train", lambda *_: SimpleNamespace(best={"bleu": 1.0}))
+    assert "model in" in run("train", "--data", text, "--out", tmp_path / "run", *SETS).err
+    monkeypatch.setenv("RANK", "1")
+    assert "model in" not in run("train", "--data", text, "--out", tmp_path / "run", *SETS).err
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory, trained):
+    return make_zoo(tmp_path_factory.mktemp("zoo"), trained, "zh-en", "en-zh")
+
+
+def test_without_a_model_one_is_picked_by_the_text_and_said_on_stderr(home, capsys):
+    folder, lines = _picked(None, None, iter(["", "I like music.", "介绍"]), home)
+    assert folder == home / "en-zh"
+    assert list(lines) == ["", "I like music.", "介绍"]
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err == "translating with the bundled model en-zh\n"
+    assert _picked("zh", "en", iter(["x"]), home)[0] == home / "zh-en"
+
+
+@pytest.mark.parametrize("text", ["介绍一下西安", "Introduce Xi'an"])
+def test_a_command_without_a_model_translates_or_says_that_there_is_none(run, text):
+    there = {each.src_lang for each in present().values()}
+    if ("zh" if "介" in text else "en") in there:
+        assert run("translate", text).out.strip()
+    else:
+        error = run("translate", text, code=2).err
+        assert "no models come with" in error or "no bundled model translates" in error
+
+
+def test_languages_that_the_model_does_not_have_are_refused(run, home):
+    assert run("translate", "-m", home / "zh-en", "--from", "zh-CN", "--to", "en", "a b").out.strip()
+    error = run("translate", "-m", home / "zh-en", "--to", "de", "a b", code=2).err
+    assert "the model's own language must be meant by --to, en, got de" in error
+
+
+def test_back_translation_makes_a_corpus(run, trained, text, tmp_path):
+    lines = ["a b c", "", "d\te f", "   "]
+    plain = run("translate", "-m", trained, "a b c", "d e f").out.splitlines()
+    made = run("translate", "-m", trained, "--pairs", stdin="\n".join(lines) + "\n").out
+    assert made == f"{plain[0]}\ta b c\n{plain[1]}\td e f\n"
+    made = run("translate", "-m", trained, "--pairs", "--tag", "<bt>", stdin="\n".join(lines)).out
+    assert made == f"<bt> {plain[0]}\ta b c\n<bt> {plain[1]}\td e f\n"
+    two = run("translate", "-m", trained, "--pairs", "--n-best", "2", "a b c").out.splitlines()
+    assert [line.split("\t")[1] for line in two] == ["a b c"] * 2
+
+
+def test_a_translation_of_no_words_is_no_pair():
+    silent, spoken = (Translation(text, 0.0, [], [], [Alternative(text, 0.0)]) for text in ("", "c"))
+    assert list(_pairs([silent, spoken, silent], ["a", "b", "d"], "<bt>")) == ["<bt> c\tb"]
+
+
+def test_what_was_translated_back_can_be_learned_from(run, trained, tmp_path):
+    (tmp_path / "mono.txt").write_text("".join(f"{tgt}\n" for _, tgt in PAIRS))
+    made = ("translate", "-m", trained, "--pairs", "--tag", "<bt>", "--beam", "1")
+    run(*made, "-i", tmp_path / "mono.txt", "-O", tmp_path / "bt.tsv")
+    any_ratio = ("--set", "text.max_ratio=99")  # this model has not learned to end
+    told = run("train", "--data", tmp_path / "bt.tsv", "--out", tmp_path / "run", *SETS, *any_ratio).err
+    assert f"{len(PAIRS)} pairs read" in told
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--pairs", "--json"), "--json and --pairs exclude each other: leave one out"),
+        (("--tag", "<bt>"), "--tag goes before the translations of --pairs, got '<bt>' without: add --pairs"),
+        (("--precision", "int4"), "unknown precision 'int4': did you mean 'int8'"),
+        (("--device", "gpu"), "unknown device 'gpu': did you mean 'cpu'? valid are auto, cpu, cuda"),
+        (("--precision", "bfloat16"), "precision on a cpu must be float32 or int8, got 'bfloat16'"),
+    ],
+)
+def test_translating_refuses_options_that_cannot_be(run, trained, options, message):
+    assert message in run("translate", "-m", trained, *options, "a", code=2).err
+
+
+def test_models_are_listed_or_said_to_be_none(run):
+    done = run("models")
+    listed = json.loads(run("models", "--json").out)
+    assert [each["name"] for each in listed] == list(present())
+    if listed:
+        for each in listed:
+            assert each["name"] in done.out
+            assert "How to make it again" in run("models", each["name"]).out
+            assert json.loads(run("models", each["name"], "--json").out)["card"].startswith("# ")
+    else:
+        assert "no models come with this copy" in done.err
+        assert json.loads(run("models", "--json").out) == []
+    error = run("models", "zh-eng", code=2).err
+    assert "'zh-eng'" in error
+
+
+def test_a_model_is_exported_in_fewer_bytes_with_scores_and_a_card(run, trained, tmp_path):
+    text = write_tsv(tmp_path / "test.tsv", reversals(7, seed=77))
+    out = tmp_path / "small"
+    told = run("export", trained, "--out", out, "--shard-mib", "0.02", "--test", text, "--made-by", "regard train x")
+    assert f"5,968 parameters as int8, 0.0 MiB in 2 files, in {out}" in told.err
+    assert "the card still lacks what is (to be filled in)" in told.err
+    found = json.loads(run("info", out, "--json").out)
+    assert (found["precision"], found["shards"]) == ("int8", 2)
+    assert found["scores"]["test"]["on"] == f"{tmp_path.name}/test.tsv"
+    assert found["scores"]["test"]["n"] == 7
+    assert found["scores"]["valid"]
+    assert "regard train x" in (out / "card.md").read_text()
+    assert "as int8" in run("info", out).out
+    assert f"{out}: there is something here already: --overwrite" in run("export", trained, "--out", out, code=2).err
+    run("export", trained, "--out", out, "--overwrite", "--precision", "bfloat16")
+    assert json.loads(run("info", out, "--json").out)["precision"] == "bfloat16"
+
+
+def test_exporting_says_what_is_wrong(run, trained, tmp_path):
+    out = tmp_path / "small"
+    assert "unknown precision 'int4'" in run("export", trained, "--out", out, "--precision", "int4", code=2).err
+    assert "got 0.0005 MiB" in run("export", trained, "--out", out, "--shard-mib", "0.0005", code=2).err
+    assert "there is no such model folder" in run("export", tmp_path / "none", "--out", out, code=2).err
+    assert not out.exists()
+    run("export", trained, "--out", out, "--shard-mib", "0.02")
+    second = out / "model-00002-of-00002.safetensors"
+    second.unlink()
+    assert f"{second}: this file is missing" in run("translate", "-m", out, "a", code=2).err
+
+
+def test_a_model_learns_on_by_one_command(run, trained, text, tmp_path):
+    few = ("--set", "train.max_steps=2", "--set", "train.batch_tokens=256", "--set", "train.device=cpu")
+    told = run("train", "--init", trained, "--data", text, "--out", tmp_path / "run", *few).err
+    assert "step 0: validation loss" in told
+    assert "model in" in told
+    error = run("train", "--init", trained, "--preset", "tiny", "--data", text, "--out", tmp_path / "x", code=2).err
+    assert "got --preset tiny: leave one out" in error

@@ -1,18 +1,41 @@
-"""One call from a model's folder to a translator."""
+"""One call from a model's folder, or a bundled model's name, to a translator."""
 
 from dataclasses import replace
 from os import PathLike
-from pathlib import Path
+
+import torch
 
 from regard.checkpoint import load_model
 from regard.config import choose
 from regard.decode.translator import Translator
-from regard.model.packed import PACKED
 from regard.model.swift import swift
+from regard.zoo.find import find_model
+
+DEVICE = {"cpu": ("float32", "int8"), "cuda": ("float32", "bfloat16")}
 
 
-def load(path: str | PathLike[str], precision: str = "float32") -> Translator:
-    """Opens a model folder, or the model inside a run's folder, ready to translate; `int8` is quicker on a CPU."""
-    choose(PACKED, precision, "precision")
-    checkpoint = load_model(Path(path))
-    return Translator.of(replace(checkpoint, model=swift(checkpoint.model, precision)))
+def load(path: str | PathLike[str], precision: str = "float32", device: str = "cpu") -> Translator:
+    """Opens a model folder, the model inside a run's folder, or a bundled model by its name, ready to translate.
+
+    On a CPU models are packed for speed, in `int8` for more of it; on `cuda` they run as they were trained, in
+    `bfloat16` for speed. `auto` is the GPU where there is one that can do it.
+    """
+    place = choose_device(device, precision)
+    checkpoint = load_model(find_model(path))
+    if place == "cpu":
+        return Translator.of(replace(checkpoint, model=swift(checkpoint.model, precision)))
+    return Translator.of(replace(checkpoint, model=checkpoint.model.to(place, getattr(torch, precision))))
+
+
+def choose_device(name: str, precision: str) -> str:
+    """Gives the device, and refuses one that is not there or does not have the precision."""
+    choose(dict.fromkeys(("float32", "bfloat16", "int8")), precision, "precision")
+    choose(dict.fromkeys(("auto", *DEVICE)), name, "device")
+    there = torch.cuda.is_available() if name != "cpu" else False
+    if name == "auto":
+        name = "cuda" if there and precision in DEVICE["cuda"] else "cpu"
+    if name == "cuda" and not there:
+        raise ValueError("device 'cuda' needs a CUDA device, and there is none here: use cpu or auto")
+    if precision not in DEVICE[name]:
+        raise ValueError(f"precision on a {name} must be {' or '.join(DEVICE[name])}, got {precision!r}")
+    return name

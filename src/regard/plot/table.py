@@ -11,6 +11,7 @@ from regard.study.laws import Law
 from regard.study.positions import PositionReport
 from regard.study.regression import Regression
 from regard.study.scores import ScoresStudy
+from regard.zoo.catalogue import Entry
 
 LAWS = {
     "unique": "unique",
@@ -127,13 +128,28 @@ def result_table(result: Scores) -> Table:
 def info_table(found: dict[str, Any]) -> Table:
     """Lists what a model is."""
     table = Table(title="Model", show_header=False, **_QUIET)
-    table.add_row("parameters", f"{found['parameters']:,} in {found['bytes'] / 2**20:.1f} MiB")
+    form = f"{found['precision']}, {found['bytes'] / 2**20:.1f} MiB in {found['shards']} file"
+    table.add_row("parameters", f"{found['parameters']:,} as {form}{'s' * (found['shards'] > 1)}")
     table.add_row("pieces", f"{found['vocabulary']['src']:,} source, {found['vocabulary']['tgt']:,} target")
     for name in ("data", "text", "model", "decode"):
         for key, value in found["settings"][name].items():
             table.add_row(f"{name}.{key}", str(value))
     for name, value in found["scores"].items():
         table.add_row(f"scores.{name}", str(value))
+    return table
+
+
+def models_table(entries: list[Entry]) -> Table:
+    """Lists the models that come with the package, and below them their licences, which may be many."""
+    licences = "\n".join(f"{each.name}: {each.licence or 'no licence is named'}" for each in entries)
+    table = Table(title="Models that come with the package", caption=f"Licences\n{licences}", **_QUIET)
+    for column in ("name", "from", "to", "family", "parameters", "MiB", "BLEU"):
+        right = column in {"parameters", "MiB", "BLEU"}
+        table.add_column(column, justify="right" if right else "left", no_wrap=True)
+    for each in entries:
+        bleu = "–" if each.bleu is None else f"{each.bleu:.1f} ({each.measured_on})"
+        sizes = f"{each.parameters:,}", f"{each.mib:.1f}", bleu
+        table.add_row(each.name, each.src_lang, each.tgt_lang, each.family, *sizes)
     return table
 
 

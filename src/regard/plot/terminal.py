@@ -40,6 +40,13 @@ def print_tables(*tables: Table) -> None:
         console.print()
 
 
+def print_markdown(text: str) -> None:
+    """Prints a page for people."""
+    from rich.markdown import Markdown
+
+    Console().print(Markdown(text))
+
+
 @contextmanager
 def writing(output: Path | None) -> Iterator[Callable[[str], None]]:
     """Gives what writes a line to stdout, or to a file that is there whole in the end or not at all."""

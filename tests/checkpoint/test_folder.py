@@ -11,13 +11,13 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-import regard.checkpoint
+import regard.checkpoint.tensors
 from regard.build import build_model
 from regard.checkpoint import describe, load_model, model_folder, read_json, save_model, settings_table, unique_tensors
-from regard.config import Settings, settings
+from regard.config import ModelSettings, PartSettings, Settings, settings
 
-from .parts import exactly
-from .train.tiny import trained_once
+from ..parts import exactly
+from ..train.tiny import trained_once
 
 FILES = ["model.safetensors", "config.json", "tokenizer.model"]
 
@@ -43,6 +43,29 @@ def test_a_model_comes_back_as_it_was(model, tmp_path):
         exactly(two.model.state_dict()[name], tensor)
     assert describe(tmp_path / "again")["scores"] == {"bleu": 1.5}
     assert not two.model.training
+
+
+def test_opening_a_model_draws_no_random_numbers_and_leaves_none_undefined(model):
+    before, first = torch.get_rng_state(), load_model(model).model.state_dict()
+    exactly(torch.get_rng_state(), before)
+    for name, tensor in load_model(model).model.state_dict().items():
+        exactly(tensor, first[name])
+
+
+@pytest.mark.parametrize(
+    "settings", [ModelSettings(), ModelSettings(family="recurrent", position=PartSettings("learned"))]
+)
+def test_what_is_drawn_is_what_is_saved(settings):
+    """All that a new model draws is read again later: nothing stays as memory happened to be."""
+    sizes = {"n_encoder_layers": 1, "n_decoder_layers": 1, "d_model": 6, "n_heads": 1, "d_ff": 5}
+    marks = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        made = build_model(replace(settings, **sizes), (7, 7))
+        saved = {id(tensor) for tensor in made.state_dict(keep_vars=True).values()}
+        marks.append([tensor for tensor in made.buffers() if id(tensor) not in saved])
+    for one, other in zip(*marks, strict=True):
+        exactly(one, other)
 
 
 def test_nothing_in_a_run_is_pickled(trained):
@@ -135,11 +158,11 @@ def test_a_save_that_fails_leaves_the_old_model(model, monkeypatch):
     checkpoint = load_model(model)
     before = {path.name: path.read_bytes() for path in model.iterdir()}
 
-    def half(tensors, path):
+    def half(tensors, path, notes):
         path.write_bytes(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(regard.checkpoint, "save_file", half)
+    monkeypatch.setattr(regard.checkpoint.tensors, "save_file", half)
     with pytest.raises(OSError, match="No space left"):
         save_model(model, checkpoint, {})
     assert {path.name: path.read_bytes() for path in model.iterdir()} == before

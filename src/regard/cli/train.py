@@ -1,0 +1,74 @@
+"""The commands that make models: train, average."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from regard.cli.app import From, Set, To, app
+from regard.plot.terminal import escaped, say
+
+
+@app.command()
+def train(
+    out: Annotated[Path, typer.Option("--out", "-o", help="The run's folder.")],
+    data: Annotated[
+        list[str] | None, typer.Option(help="Parallel text: pairs.tsv, a.zh,a.en, x.jsonl, x.tmx, -.")
+    ] = None,
+    valid: Annotated[list[str] | None, typer.Option(help="Validation text; split off where none is given.")] = None,
+    test: Annotated[list[str] | None, typer.Option(help="Test text, scored in the end.")] = None,
+    init: Annotated[str | None, typer.Option(help="Begin with this model: a bundled one's name, or a folder.")] = None,
+    preset: Annotated[str | None, typer.Option(help="tiny, small or base.", show_default="small")] = None,
+    family: Annotated[str | None, typer.Option(help="transformer or recurrent.", show_default="transformer")] = None,
+    config: Annotated[Path | None, typer.Option(help="Settings as TOML; only what differs from the preset.")] = None,
+    set_: Set = None,
+    src: From = None,
+    tgt: To = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in this folder.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in this folder.")] = False,
+) -> None:
+    """From parallel text to a translator: reads, learns pieces, trains, validates, keeps the best model."""
+    from regard.train.start import Said, Sources, start_run
+
+    sources = Sources(tuple(data or ()), tuple(valid or ()), tuple(test or ()), src, tgt)
+    made = start_run(out, sources, Said(preset, family, config, tuple(set_ or ()), init), resume, overwrite)
+    from regard.train.distributed import place_in_team
+    from regard.train.loop import RunStoppedError
+    from regard.train.train import train as run_training
+
+    speak = say if place_in_team().leads else _keep_quiet
+    try:
+        outcome = run_training(made, out, _drawing(out))
+    except RunStoppedError as stop:
+        speak(f"[yellow]{stop}[/]: go on with regard train --out {escaped(str(out))} --resume")
+        raise typer.Exit(128 + stop.number) from stop
+    speak(f"model in {escaped(str(out / 'model'))}, best validation BLEU {outcome.best['bleu']:.2f}")
+
+
+@app.command()
+def average(
+    run: Annotated[Path, typer.Argument(help="A run's folder.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the mean model.")],
+    last: Annotated[int, typer.Option(help="How many of the newest checkpoints.")] = 5,
+) -> None:
+    """Makes a model that is the mean of a run's last checkpoints."""
+    from regard.train.average import average_run
+
+    n = average_run(run, out, last)
+    say(f"mean of {n} checkpoints saved in {escaped(str(out))}")
+
+
+def _drawing(out: Path) -> Any:
+    """Gives what draws a run's curve into its folder, where matplotlib is installed."""
+    from importlib.util import find_spec
+
+    if find_spec("matplotlib") is None:
+        return lambda progress: None
+    from regard.plot.figure import save_figure
+    from regard.plot.training import draw_training
+
+    return lambda progress: save_figure(draw_training(progress), out / "training.png")
+
+
+def _keep_quiet(message: str) -> None:
+    """Leaves the word to the leader of the team."""

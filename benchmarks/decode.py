@@ -13,13 +13,13 @@ of their tokens must agree. Other systems are left out where they are not instal
 import argparse
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from measure import Timing, interleave, keep, large_product, large_read, signature
+from peers.ours import engine, our_systems, with_threads
 from peers.work import (
     Task,
     cross_weights,
@@ -33,14 +33,11 @@ from peers.work import (
 )
 from rich.console import Console
 from rich.table import Table
-from torch import Tensor
 
-from regard.batch import EOS, Batch, Source, make_source
+from regard.batch import EOS
 from regard.build import build_model
-from regard.config import DecodeSettings, ModelSettings
-from regard.decode import SEARCH
-from regard.model import Seq2Seq, State, Transformer
-from regard.model.swift import swift
+from regard.config import ModelSettings
+from regard.model import Transformer
 
 Decode = Callable[[list[Task]], list[Any]]  # for each batch the ids that were written, a row for each sentence
 AGAINST = "CTranslate2 float32"  # in whichever way it shares out its threads best
@@ -49,64 +46,9 @@ LEAST_AGREEMENT = 0.5
 N_TASKS = {1: 9, 64: 2}  # batches in one timed call
 
 
-class Endless(Seq2Seq):
-    """Our model, which never says EOS."""
-
-    def __init__(self, inner: Seq2Seq):
-        super().__init__()
-        self.inner = inner
-
-    def features(self, batch: Batch) -> Tensor:
-        return self.inner.features(batch)
-
-    def start(self, src: Source, n_hypotheses: int) -> State:
-        return self.inner.start(src, n_hypotheses)
-
-    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
-        logits, state = self.inner.step(tokens, state)
-        logits[:, EOS] = -torch.inf
-        return logits, state
-
-
-def decode_regard(model: Seq2Seq, beam: int) -> Decode:
-    """Makes the call that decodes batches with one of our models."""
-    endless = Endless(model).eval()
-    search = SEARCH["greedy" if beam == 1 else "beam"]
-
-    def call(tasks: list[Task]) -> list[list[list[int]]]:
-        written = []
-        for task in tasks:
-            settings = DecodeSettings(beam=beam, max_ratio=0.0, max_extra=task.n_tokens)
-            found = search(endless, make_source(task.sources), settings, None)
-            written.append([hypotheses[0].ids for hypotheses in found])
-        return written
-
-    return call
-
-
-def in_threads(decode: Decode, workers: int) -> Decode:
-    """Lets several threads of Python take batches in turn, each with one thread of PyTorch's."""
-    pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,))
-
-    def one(task: Task) -> Any:
-        return decode([task])[0]
-
-    return lambda tasks: list(pool.map(one, tasks))
-
-
-def our_systems(model: Transformer, beam: int, threads: int) -> dict[str, Decode]:
-    """Makes our versions, packed as `regard.load` packs them, and the plain model beside them."""
-    systems = {
-        "regard float32": decode_regard(swift(model), beam),
-        "regard int8": decode_regard(swift(model, "int8"), beam),
-        "regard float32, not packed": decode_regard(model, beam),
-    }
-    if threads > 1:
-        systems[f"regard float32, {threads} workers"] = in_threads(systems["regard float32"], threads)
-    return systems
-
-
-def marian_systems(model: Transformer, sizes: ModelSettings, vocab_size: int, beam: int) -> dict[str, Decode]:
+def marian_systems(
+    model: Transformer, sizes: ModelSettings, vocab_size: int, beam: int, threads: int
+) -> dict[str, Decode]:
     """Makes Hugging Face's Marian with our weights, or nothing where it is not installed."""
     try:
         from peers.marian import copy_weights, decode_marian, make_marian
@@ -114,7 +56,7 @@ def marian_systems(model: Transformer, sizes: ModelSettings, vocab_size: int, be
         return {}
     marian = make_marian(sizes, vocab_size)
     copy_weights(model, marian)
-    return {"Marian float32": decode_marian(marian, beam)}
+    return {"Marian float32": with_threads(decode_marian(marian, beam), threads)}
 
 
 def ctranslate_systems(
@@ -158,7 +100,7 @@ def make_systems(
     makers = {
         "regard": partial(our_systems, model, beam, threads),
         "ctranslate2": partial(ctranslate_systems, model, sizes, vocab_size, beam, threads),
-        "marian": partial(marian_systems, model, sizes, vocab_size, beam),
+        "marian": partial(marian_systems, model, sizes, vocab_size, beam, threads),
         "joey": partial(joey_systems, sizes, vocab_size, beam),
     }
     return {name: decode for key, make in makers.items() if key not in leave_out for name, decode in make().items()}
@@ -303,7 +245,7 @@ def main() -> None:
     notes = missing({row["system"] for table in tables for row in table["rows"]})
     for note in notes:
         console.print(note, markup=False)
-    sign = signature("cpu", seed=0, lengths="built in" if given.corpus is None else given.corpus.name)
+    sign = signature("cpu", seed=0, lengths="built in" if given.corpus is None else given.corpus.name, engine=engine())
     del sign["threads"]  # each table has its own
     keep("decode-cpu", {"signature": sign, "notes": notes, "tables": tables}, given.results)
 

@@ -1,6 +1,5 @@
 """The README keeps its word: its code runs, its commands run, its tree is the tree."""
 
-import ast
 import itertools
 import re
 import shlex
@@ -12,7 +11,7 @@ import pytest
 from regard.cli import main
 from regard.position import POSITION
 
-from .test_rooms import DOORS, ROOMS, SOURCE
+from .test_rooms import DOORS, ROOMS, SOURCE, first_words
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -23,13 +22,12 @@ def blocks(language):
 
 
 def tree():
-    """Lists the files in the order of the rooms, each with the first sentence of its docstring."""
+    """Lists the files in the order of the rooms, each with the first sentence that it says about itself."""
     lines = ["src/regard/"]
     for room in (*ROOMS, *sorted(DOORS)):
-        files = [SOURCE / f"{room}.py"] if (SOURCE / f"{room}.py").exists() else sorted((SOURCE / room).glob("*.py"))
-        for path in files:
-            doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-            lines.append(f"  {path.relative_to(SOURCE)!s:<27}{doc.splitlines()[0].rstrip('.')}")
+        inside = sorted(path for path in (SOURCE / room).glob("*") if path.suffix in {".py", ".h", ".cpp"})
+        for path in [SOURCE / f"{room}.py"] if (SOURCE / f"{room}.py").exists() else inside:
+            lines.append(f"  {path.relative_to(SOURCE)!s:<27}{first_words(path).rstrip('.')}")
     return "\n".join(lines) + "\n"
 
 
@@ -63,7 +61,9 @@ def test_the_tutorial_s_commands_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     pairs = [f"{' '.join(word)}\t{' '.join(reversed(word))}" for word in itertools.permutations("abcd")]
     Path("pairs.tsv").write_text("\n".join(pairs) + "\n", encoding="utf-8")
-    assert [command.split()[1] for command in TUTORIAL] == ["train", "translate", "evaluate", "info"]
+    Path("text.txt").write_text("\n".join(pairs).replace("\t", " ") + "\n", encoding="utf-8")
+    first, more = ["train", "translate", "evaluate", "info"], ["train", "translate", "export"]
+    assert [command.split()[1] for command in TUTORIAL] == first + more
     for command in TUTORIAL:
         short = " --set train.max_steps=2 --set text.vocab_size=300" if " train " in command else ""
         monkeypatch.setattr(sys, "argv", shlex.split(command + short))
@@ -71,6 +71,8 @@ def test_the_tutorial_s_commands_run(tmp_path, monkeypatch, capsys):
             main()
         assert not stop.value.code, capsys.readouterr().err
     assert Path("runs/mine/training.png").exists()
+    assert Path("mine-small/model.safetensors").exists()
+    assert "\t" in Path("bt.tsv").read_text(encoding="utf-8")
 
 
 def test_targets_exist():

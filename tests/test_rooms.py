@@ -8,11 +8,13 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "regard"
 # In the order in which data meets them; `__init__` and `__main__` are doors, not rooms.
 ORDER = (
-    "config text mask batch position attention model build checkpoint zoo decode score train trace study plot serve cli"
+    "config text mask batch position kernel attention native model build checkpoint zoo decode score train "
+    "trace study plot serve cli"
 )
 ROOMS = tuple(ORDER.split(" "))
 DOORS = {"__init__", "__main__"}
 FILES = sorted(SOURCE.rglob("*.py"))
+COMPILED = sorted([*SOURCE.rglob("*.h"), *SOURCE.rglob("*.cpp")])
 
 
 def room_of(path: Path) -> str:
@@ -48,11 +50,27 @@ def test_imports_come_from_this_room_or_above(path):
     assert not below, f"{short(path)} imports from below: {below}"
 
 
-@pytest.mark.parametrize("path", FILES, ids=short)
-def test_a_file_begins_with_what_lives_there_and_has_at_most_300_lines(path):
+def first_words(path: Path) -> str:
+    """Gives what a file says about itself in its first line."""
     text = path.read_text(encoding="utf-8")
-    assert ast.get_docstring(ast.parse(text)), f"{short(path)} does not say what lives there"
-    assert len(text.splitlines()) <= 300
+    if path.suffix == ".py":
+        return (ast.get_docstring(ast.parse(text)) or "").split("\n")[0]
+    first = text.split("\n")[0]
+    return first.removeprefix("// ") if first.startswith("// ") else ""
+
+
+@pytest.mark.parametrize("path", [*FILES, *COMPILED], ids=short)
+def test_a_file_begins_with_what_lives_there_and_has_at_most_300_lines(path):
+    assert first_words(path), f"{short(path)} does not say what lives there"
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 300
+
+
+@pytest.mark.parametrize("path", COMPILED, ids=short)
+def test_compiled_files_know_their_own_room_only_and_keep_to_120_columns(path):
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert max(map(len, lines)) <= 120
+    own = [line.split('"')[1] for line in lines if line.startswith('#include "')]
+    assert all((path.parent / name).exists() and "/" not in name for name in own), own
 
 
 def test_no_room_without_a_meaning():

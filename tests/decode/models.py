@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from regard.batch import BOS, make_batch, make_source
+from regard.batch import BOS, EOS, PAD, make_batch, make_source
 from regard.build import build_model
 from regard.config import DecodeSettings, ModelSettings
 from regard.decode import SEARCH
@@ -59,7 +59,7 @@ class Script(State):
 
 
 class Echo(Seq2Seq):
-    """Says its source, whatever it reads; other tokens have a small chance."""
+    """Says its source and then EOS, whatever it reads; other tokens have a small chance."""
 
     def __init__(self, vocab_size=V, chance=1e-12):
         super().__init__()
@@ -75,6 +75,7 @@ class Echo(Seq2Seq):
     def step(self, tokens, state):
         place = min(state.length, state.tokens.shape[1] - 1)
         likely = state.tokens[:, place].repeat_interleave(state.n)
+        likely = torch.where(likely == PAD, EOS, likely)
         assert len(likely) == len(tokens)
         logits = torch.full((len(tokens), self.vocab_size), self.chance, dtype=torch.float64)
         logits[torch.arange(len(tokens)), likely] = 1.0

@@ -1,4 +1,7 @@
-"""The packed decoder: equal to the Transformer it was made of, step by step, and honest about what it cannot pack."""
+"""The packed decoder: equal to the Transformer it was made of, step by step, and honest about what it cannot pack.
+
+In float64, and where it is told to, it is PyTorch's; `test_native.py` is about the compiled one.
+"""
 
 import pytest
 import torch
@@ -9,7 +12,9 @@ from regard.build import build_model
 from regard.config import DecodeSettings, ModelSettings, PartSettings
 from regard.decode import SEARCH
 from regard.model import Recurrent
-from regard.model.swift import GROWTH, SwiftTransformer, swift
+from regard.model.lean import GROWTH, LeanTransformer
+from regard.model.norm import LayerNorm, RMSNorm
+from regard.model.swift import swift
 
 V = 23
 SRC = [[5, 6, 7], [8, 9, 10, 11, 12], [4]]
@@ -37,13 +42,13 @@ def run(model, tokens, n_hypotheses=1):
 def test_every_step_equals_the_transformer(norm, place, position):
     model = made(norm=norm, norm_place=place, position=PartSettings(position)).double()
     packed = swift(model)
-    assert isinstance(packed, SwiftTransformer)
+    assert isinstance(packed, LeanTransformer)
     tokens = [BOS, *(4 + i % 19 for i in range(GROWTH + 3))]  # past the first room for written tokens
     assert_close(run(packed, tokens)[0], run(model, tokens)[0])
 
 
 def test_places_past_the_known_codes_are_coded_too(monkeypatch):
-    monkeypatch.setattr("regard.model.swift.KNOWN_PLACES", 3)
+    monkeypatch.setattr("regard.model.codes.KNOWN_PLACES", 3)
     model = made().double()
     assert_close(run(swift(model), [BOS, 4, 5, 6, 7, 8])[0], run(model, [BOS, 4, 5, 6, 7, 8])[0])
 
@@ -74,6 +79,31 @@ def test_what_cannot_be_packed_stays_as_it_is(position):
     assert swift(model) is model
 
 
+def test_layers_of_different_sizes_stay_as_they_are():
+    for change in (
+        lambda layer: setattr(layer.attention, "n_heads", 4),
+        lambda layer: setattr(layer.after_attention, "norm_first", True),
+        lambda layer: setattr(layer.feed_forward, "activation", torch.nn.functional.gelu),
+        lambda layer: setattr(layer.after_cross_attention, "norm", RMSNorm(12)),
+    ):
+        model = made()
+        change(model.decoder.layers[1])
+        assert swift(model) is model
+    for last, place in ((None, "before"), (LayerNorm(12), "after"), (RMSNorm(12), "before")):
+        model = made(norm_place=place)
+        model.decoder.last_norm = last
+        assert swift(model) is model
+
+
+def test_parts_that_packing_does_not_know_stay_as_they_are():
+    class Another(LayerNorm):
+        """Looks like one that it knows."""
+
+    model = made()
+    model.decoder.layers[1].after_attention.norm = Another(12)
+    assert swift(model) is model
+
+
 def test_other_attentions_and_families_stay_as_they_are():
     for model in (
         made(attention=PartSettings("additive")),
@@ -95,7 +125,9 @@ def test_packing_leaves_the_model_alone():
 @pytest.mark.parametrize(
     "settings", [{}, {"position": PartSettings("rotary")}, {"family": "recurrent", "position": PartSettings("none")}]
 )
-def test_int8_stays_near_for_every_family(settings):
+@pytest.mark.parametrize("switch", ["0", "1"])
+def test_int8_stays_near_for_every_family(settings, switch, monkeypatch):
+    monkeypatch.setenv("REGARD_NATIVE", switch)
     model = made(**settings)
     with torch.no_grad():
         exact, near = (run(one, [BOS, 4, 5])[0] for one in (model, swift(model, "int8")))

@@ -2,29 +2,30 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
 
 from regard.batch import EOS, Source
 from regard.config import DecodeSettings
-from regard.decode.choices import choices, top
 from regard.decode.hypothesis import Hypothesis, ranked
 from regard.decode.limits import max_lengths
 from regard.decode.paths import Paths, first_paths
 from regard.decode.prefix import make_prefix
 from regard.decode.standing import Standing, first_standing
+from regard.decode.walk import to_device
 from regard.model import Seq2Seq
+from regard.model.choices import Choices
 
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
     """Continuations of each sentence's hypotheses by one token, the most probable first."""
 
-    totals: Float[Tensor, "B C"]  # log-probability of the whole
-    gains: Float[Tensor, "B C"]  # and of the token
-    tokens: Int[Tensor, "B C"]
-    parents: Int[Tensor, "B C"]  # the hypothesis it continues
+    totals: Float[np.ndarray, "B C"]  # log-probability of the whole
+    gains: Float[np.ndarray, "B C"]  # and of the token
+    tokens: Int[np.ndarray, "B C"]
+    rows: Int[np.ndarray, "B C"]  # the hypothesis it continues
 
 
 @torch.inference_mode()
@@ -38,56 +39,61 @@ def search(
     unfinished then ranks behind all ends. A step costs one of the model with `beam` rows for each sentence.
     """
     _check(settings)
-    B, N = len(src.lengths), settings.beam
-    forced = make_prefix(prefix, B, src.lengths.device)
-    paths = _one_beginning(first_paths(max_lengths(src, settings, forced), N, torch.float64))
+    B, N, device = len(src.lengths), settings.beam, src.ids.device
+    forced = make_prefix(prefix, B)
+    paths = _one_beginning(first_paths(max_lengths(src, settings, forced), N))
     standing = first_standing(paths, settings.n_best)
     state = model.start(src, N) if B else None
     found: list[list[Hypothesis]] = [[] for _ in range(B)]
     while state is not None:
-        logits, state = model.step(paths.last(), state)
-        best = candidates(choices(logits, forced.at(paths.length, paths.sentences, N)), paths.totals)
+        must = forced.at(paths.length, paths.sentences, N)
+        # More than N + 1 continuations of one hypothesis are never needed: it may end, and go on in N ways.
+        said, state = model.choices(
+            to_device(paths.last(), device), state, None if must is None else to_device(must, device), N + 1
+        )
+        best = candidates(said, paths.totals)
         standing = _finish(found, paths, best, standing, settings)
-        paths, rows = advance(paths, best)
+        paths = advance(paths, best)
         over = standing.decided(paths, N, settings.length_penalty)
-        left = (~over).nonzero()[:, 0]
-        state = state.reorder(rows) if N > 1 and len(left) else state
+        left = np.flatnonzero(~over)
+        state = state.reorder(to_device(paths.rows.flatten(), device)) if N > 1 and len(left) else state
         if len(left) < len(over):
-            _close(found, paths, over.nonzero()[:, 0], settings)
-            paths, standing, state = paths.keep(left), standing.keep(left), state.keep(left) if len(left) else None
+            _close(found, paths, np.flatnonzero(over), settings)
+            paths, standing = paths.keep(left), standing.keep(left)
+            state = state.keep(to_device(left, device)) if len(left) else None
     return [ranked(hypotheses, settings.n_best) for hypotheses in found]
 
 
-def candidates(said: Float[Tensor, "R V"], totals: Float[Tensor, "B N"]) -> Candidates:
+def candidates(said: Choices, totals: Float[np.ndarray, "B N"]) -> Candidates:
     """Gives the 2N best continuations: enough to go on with N, however many of them are ends."""
     B, N = totals.shape
-    gains, tokens = top(said, N + 1)  # more of one hypothesis are never needed: it may end, and go on in N ways
-    gains, tokens = gains.view(B, -1), tokens.view(B, -1)  # (B, N · k)
-    k = gains.shape[1] // N
-    best, at = (totals.repeat_interleave(k, dim=1) + gains).topk(2 * N)
-    return Candidates(best, gains.gather(1, at).to(best.dtype), tokens.gather(1, at), at // k)
+    gains, tokens = (x.cpu().numpy() for x in (said.gains, said.tokens))  # (R, k)
+    k = gains.shape[1]
+    sums = totals.reshape(-1, 1) + gains
+    at = np.argsort(-sums.reshape(B, N * k), axis=1, kind="stable")[:, : 2 * N]
+    at += np.arange(0, B * N * k, N * k)[:, None]  # (B, 2N): where in all of them
+    return Candidates(sums.ravel()[at], gains.ravel()[at], tokens.ravel()[at], at // k)
 
 
-def ends(best: Candidates) -> Bool[Tensor, "B N"]:
+def ends(best: Candidates) -> Bool[np.ndarray, "B N"]:
     """Tells which of the first half of the continuations are ends."""
     N = best.tokens.shape[1] // 2
     return best.tokens[:, :N] == EOS
 
 
-def advance(paths: Paths, best: Candidates) -> tuple[Paths, Int[Tensor, " R"]]:
-    """Goes on with the N best continuations that are no ends, and tells which rows they continue."""
+def advance(paths: Paths, best: Candidates) -> Paths:
+    """Goes on with the N best continuations that are no ends: a hypothesis ends in one way, so N of the 2N are none."""
     B, N = paths.totals.shape
-    at = best.totals.masked_fill(best.tokens == EOS, -torch.inf).topk(N).indices
-    parents, gains = best.parents.gather(1, at), best.gains.gather(1, at)
-    rows = parents + torch.arange(B, device=parents.device)[:, None] * N
-    # A place whose best continuation would be an end holds no hypothesis any more.
-    gains = gains.masked_fill(best.tokens.gather(1, at) == EOS, -torch.inf)
-    return paths.reorder(parents).extend(best.tokens.gather(1, at), gains), rows.flatten()
+    is_end = best.tokens == EOS
+    if not is_end.any():
+        return paths.extend(best.tokens[:, :N], best.gains[:, :N], best.rows[:, :N])
+    sentence, at = np.arange(B)[:, None], np.argsort(is_end, axis=1, kind="stable")[:, :N]
+    return paths.extend(best.tokens[sentence, at], best.gains[sentence, at], best.rows[sentence, at])
 
 
 def _one_beginning(paths: Paths) -> Paths:
     """Leaves one hypothesis of each sentence, since all begin alike."""
-    paths.totals[:, 1:] = -torch.inf
+    paths.totals[:, 1:] = -np.inf
     return paths
 
 
@@ -98,15 +104,16 @@ def _finish(
     ending = ends(best)
     if not ending.any():
         return standing
-    places = ending.any(1).nonzero()[:, 0]
     N = ending.shape[1]
-    closed = paths.reorder(best.parents[:, :N]).extend(best.tokens[:, :N], best.gains[:, :N])
-    closed.totals.masked_fill_(~ending, -torch.inf)
-    _close(found, closed, places, settings)
+    closed = paths.extend(best.tokens[:, :N], best.gains[:, :N], best.rows[:, :N])
+    closed.totals[~ending] = -np.inf
+    _close(found, closed, np.flatnonzero(ending.any(1)), settings)
     return standing.add(closed, settings.length_penalty)
 
 
-def _close(found: list[list[Hypothesis]], paths: Paths, places: Int[Tensor, " M"], settings: DecodeSettings) -> None:
+def _close(
+    found: list[list[Hypothesis]], paths: Paths, places: Int[np.ndarray, " M"], settings: DecodeSettings
+) -> None:
     written = paths.hypotheses(places, settings.length_penalty)
     for sentence, hypotheses in zip(paths.sentences[places].tolist(), written, strict=True):
         found[sentence] += hypotheses

@@ -1,15 +1,14 @@
 """Greedy search: the likeliest token at each step."""
 
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from regard.batch import Source
 from regard.config import DecodeSettings
-from regard.decode.choices import top
 from regard.decode.hypothesis import Hypothesis
 from regard.decode.paths import Paths
-from regard.decode.walk import walk
-from regard.model import Seq2Seq
+from regard.decode.walk import Said, walk
+from regard.model import Seq2Seq, State
 
 
 def search(
@@ -18,9 +17,9 @@ def search(
     """Writes one hypothesis of each sentence."""
     if settings.n_best != 1:
         raise ValueError(f"greedy search finds one hypothesis, got n_best {settings.n_best}: use 'beam' or 'sample'")
-    return walk(model, src, settings, prefix, 1, likeliest)
 
+    def say(read: Int[Tensor, " R"], state: State, must: Int[Tensor, " R"] | None, paths: Paths) -> Said:
+        best, state = model.choices(read, state, must, 1)
+        return best.tokens[:, 0], best.gains[:, 0], state
 
-def likeliest(said: Float[Tensor, "R V"], paths: Paths) -> Int[Tensor, " R"]:
-    """Picks the token with the highest probability."""
-    return top(said, 1)[1][:, 0]
+    return walk(model, src, settings, prefix, 1, say)

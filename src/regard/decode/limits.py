@@ -1,14 +1,14 @@
 """How long a target may become."""
 
+import numpy as np
 from jaxtyping import Int
-from torch import Tensor
 
 from regard.batch import Source
 from regard.config import DecodeSettings
 from regard.decode.prefix import Prefix
 
 
-def max_lengths(src: Source, settings: DecodeSettings, prefix: Prefix) -> Int[Tensor, " B"]:
+def max_lengths(src: Source, settings: DecodeSettings, prefix: Prefix) -> Int[np.ndarray, " B"]:
     """Gives the tokens that each target may have: `max_ratio` times its source's and `max_extra`, EOS counted in both.
 
     A forced prefix always has room for one token after it.
@@ -16,5 +16,5 @@ def max_lengths(src: Source, settings: DecodeSettings, prefix: Prefix) -> Int[Te
     if settings.max_ratio < 0 or settings.max_extra < 0:
         given = f"{settings.max_ratio} and {settings.max_extra}"
         raise ValueError(f"max_ratio and max_extra must be 0 or more, got {given}")
-    by_source = (src.lengths * settings.max_ratio).long() + settings.max_extra
-    return by_source.maximum(prefix.lengths + 1)
+    by_source = (src.lengths.cpu().numpy() * settings.max_ratio).astype(np.int64) + settings.max_extra
+    return np.maximum(by_source, prefix.lengths + 1)

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
+import numpy as np
 from jaxtyping import Int
-from torch import Tensor
 
 from regard.batch import BOS, EOS, PAD
 
@@ -14,17 +13,17 @@ from regard.batch import BOS, EOS, PAD
 class Prefix:
     """Forced tokens of some sentences, PAD where the model is free."""
 
-    ids: Int[Tensor, "B P"]
-    lengths: Int[Tensor, " B"]
+    ids: Int[np.ndarray, "B P"]
+    lengths: Int[np.ndarray, " B"]
 
-    def at(self, step: int, sentences: Int[Tensor, " M"], n_hypotheses: int) -> Int[Tensor, " R"] | None:
+    def at(self, step: int, sentences: Int[np.ndarray, " M"], n_hypotheses: int) -> Int[np.ndarray, " R"] | None:
         """Gives the token that each hypothesis of these sentences must say now; None where all are free."""
         if step >= self.ids.shape[1]:
             return None
-        return self.ids[sentences, step].repeat_interleave(n_hypotheses)
+        return self.ids[sentences, step].repeat(n_hypotheses)
 
 
-def make_prefix(prefix: Sequence[Sequence[int]] | None, n_sentences: int, device: torch.device) -> Prefix:
+def make_prefix(prefix: Sequence[Sequence[int]] | None, n_sentences: int) -> Prefix:
     """Checks and pads one prefix, which may be empty, for each sentence; None forces nothing."""
     given = [[]] * n_sentences if prefix is None else prefix
     if len(given) != n_sentences:
@@ -37,5 +36,4 @@ def make_prefix(prefix: Sequence[Sequence[int]] | None, n_sentences: int, device
     lengths = [len(ids) for ids in given]
     width = max(lengths, default=0)
     padded = [[*ids, *[PAD] * (width - len(ids))] for ids in given]
-    table = torch.tensor(padded, dtype=torch.long, device=device).reshape(n_sentences, width)
-    return Prefix(table, torch.tensor(lengths, dtype=torch.long, device=device))
+    return Prefix(np.array(padded, dtype=np.int64).reshape(n_sentences, width), np.array(lengths, dtype=np.int64))

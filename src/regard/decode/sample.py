@@ -8,13 +8,13 @@ from torch import Tensor
 
 from regard.batch import Source
 from regard.config import DecodeSettings
-from regard.decode.choices import top
 from regard.decode.hypothesis import Hypothesis
 from regard.decode.limits import max_lengths
 from regard.decode.paths import Paths
 from regard.decode.prefix import make_prefix
-from regard.decode.walk import walk
-from regard.model import Seq2Seq
+from regard.decode.walk import Said, walk
+from regard.model import Seq2Seq, State
+from regard.model.choices import log_probs, top
 
 
 def search(
@@ -25,13 +25,16 @@ def search(
     Chance depends on the seed and the sentence alone: the same sentence gets the same samples in any batch.
     """
     _check(settings)
-    limits = max_lengths(src, settings, make_prefix(prefix, len(src.lengths), src.lengths.device))
+    limits = max_lengths(src, settings, make_prefix(prefix, len(src.lengths)))
     luck = draws(src, limits.tolist(), settings)
 
-    def pick(said: Float[Tensor, "R V"], paths: Paths) -> Int[Tensor, " R"]:
-        return drawn(said, luck[paths.sentences, :, paths.length].flatten(), settings)
+    def say(read: Int[Tensor, " R"], state: State, must: Int[Tensor, " R"] | None, paths: Paths) -> Said:
+        logits, state = model.step(read, state)
+        said = log_probs(logits, must)
+        tokens = drawn(said, luck[paths.sentences, :, paths.length].flatten(), settings)
+        return tokens, said.gather(1, tokens[:, None])[:, 0], state
 
-    return walk(model, src, settings, prefix, settings.n_best, pick)
+    return walk(model, src, settings, prefix, settings.n_best, say)
 
 
 def draws(src: Source, limits: list[int], settings: DecodeSettings) -> Float[Tensor, "B N T"]:

@@ -32,6 +32,7 @@ class Int8Linear(nn.Module):
     def __init__(self, weight: Float[Tensor, "D2 D"], bias: Float[Tensor, " D2"] | None):
         super().__init__()
         self.in_features = weight.shape[1]
+        self.bias = bias
         weight = weight.detach().float()
         scales = weight.abs().amax(dim=1).clamp(min=1e-12).double() / 127
         with (

@@ -6,6 +6,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.batch import Batch, Source
+from regard.model.choices import Choices, likeliest
 from regard.model.embedding import Output
 
 
@@ -41,3 +42,13 @@ class Seq2Seq(nn.Module, ABC):
     @abstractmethod
     def step(self, tokens: Int[Tensor, " R"], state: State) -> tuple[Float[Tensor, "R V"], State]:
         """Reads one token for each hypothesis, and gives the logits of the next."""
+
+    def choices(
+        self, tokens: Int[Tensor, " R"], state: State, must: Int[Tensor, " R"] | None, k: int
+    ) -> tuple[Choices, State]:
+        """Reads one token for each hypothesis, and gives the k likeliest that may follow: all that most searches ask.
+
+        What may follow, and what `must`, says `log_probs`. A model that finds them without a table of logits does.
+        """
+        logits, state = self.step(tokens, state)
+        return likeliest(logits, must, k), state

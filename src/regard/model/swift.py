@@ -1,187 +1,82 @@
-"""The Transformer with all that is not arithmetic taken out of its decoding step."""
+"""The quickest model there is that decodes as another does."""
 
 from copy import deepcopy
-from dataclasses import dataclass
+from typing import Any
 
 import torch
-import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import nn
 
 from regard.attention import ScaledDot
-from regard.batch import Batch, Source
-from regard.mask import Mask
-from regard.model.decoder import DecoderLayer
-from regard.model.embedding import Output
-from regard.model.norm import BatchNorm
-from regard.model.packed import PACKED, replace_linears
-from regard.model.seq2seq import Seq2Seq, State
+from regard.model.decoder import Decoder, DecoderLayer
+from regard.model.dropout import Dropout
+from regard.model.embedding import Embedding, Output
+from regard.model.encoder import Encoder, EncoderLayer
+from regard.model.feed_forward import FeedForward
+from regard.model.lean import LeanTransformer
+from regard.model.linear import Linear
+from regard.model.multihead import MultiHeadAttention
+from regard.model.native import NativeTransformer
+from regard.model.norm import LayerNorm, RMSNorm
+from regard.model.packed import replace_linears
+from regard.model.residual import Residual
+from regard.model.seq2seq import Seq2Seq
 from regard.model.transformer import Transformer
-from regard.position.absolute import Absolute
+from regard.native import Library, UnavailableError, open_library
+from regard.position.half_wave import HalfWave
+from regard.position.index import Index
+from regard.position.learned import Learned
 from regard.position.none import NoPosition
+from regard.position.sinusoidal import Sinusoidal
 
-KNOWN_PLACES = 512  # whose codes are kept
-GROWTH = 32  # places by which the memory of written tokens grows
-
-
-@dataclass(eq=False)
-class SwiftState(State):
-    """Keys and values of each layer, with room for more tokens; a step writes into them, so a state is used once."""
-
-    across: list[tuple[Tensor, Tensor]]  # (B, H, S, E) for each layer
-    allowed: Bool[Tensor, "B 1 1 S"] | None
-    back: list[Tensor]  # (room, 2, R, H, E) for each layer, tokens first: what is written lies together
-    length: int
-    n_hypotheses: int
-
-    def reorder(self, rows: Int[Tensor, " R"]) -> "SwiftState":
-        back = [_taken(memory, rows, self.length) for memory in self.back]
-        return SwiftState(self.across, self.allowed, back, self.length, self.n_hypotheses)
-
-    def keep(self, sentences: Int[Tensor, " M"]) -> "SwiftState":
-        rows = (sentences[:, None] * self.n_hypotheses + torch.arange(self.n_hypotheses)).flatten()
-        across = [(k[sentences], v[sentences]) for k, v in self.across]
-        allowed = None if self.allowed is None else self.allowed[sentences]
-        back = [_taken(memory, rows, self.length) for memory in self.back]
-        return SwiftState(across, allowed, back, self.length, self.n_hypotheses)
-
-
-class SwiftLayer(nn.Module):
-    """One decoder layer with its projections packed, queries, keys and values in one."""
-
-    def __init__(self, layer: DecoderLayer, precision: str):
-        super().__init__()
-        pack = PACKED[precision]
-        own, cross, feed = layer.attention, layer.cross_attention, layer.feed_forward
-        maps = (own.w_q, own.w_k, own.w_v)
-        self.qkv = pack(torch.cat([m.weight for m in maps]), torch.cat([m.bias for m in maps]))
-        self.own_out = pack(own.w_o.weight, own.w_o.bias)
-        self.cross_q = pack(cross.w_q.weight, cross.w_q.bias)
-        self.cross_out = pack(cross.w_o.weight, cross.w_o.bias)
-        self.inner, self.outer = (pack(m.weight, m.bias) for m in (feed.inner, feed.outer))
-        self.activation = feed.activation
-        self.norms = nn.ModuleList(
-            [layer.after_attention.norm, layer.after_cross_attention.norm, layer.after_feed_forward.norm]
-        )
-        self.norm_first = layer.after_attention.norm_first
-        self.n_heads = own.n_heads
-
-    def forward(
-        self,
-        x: Float[Tensor, "R D"],
-        across: tuple[Tensor, Tensor],
-        allowed: Tensor | None,
-        back: Float[Tensor, "room 2 R H E"],
-        place: int,
-    ) -> Float[Tensor, "R D"]:
-        own, cross, feed = self.norms
-        if self.norm_first:
-            x = x + self._look_back(own(x), back, place)
-            x = x + self._look_across(cross(x), across, allowed)
-            return x + self.outer(self.activation(self.inner(feed(x))))
-        x = own(x + self._look_back(x, back, place))
-        x = cross(x + self._look_across(x, across, allowed))
-        return feed(x + self.outer(self.activation(self.inner(x))))
-
-    def _look_back(self, x: Tensor, back: Tensor, place: int) -> Tensor:
-        R, D = x.shape
-        qkv = self.qkv(x).view(R, 3, self.n_heads, -1).transpose(0, 1)  # (3, R, H, E)
-        back[place] = qkv[1:]
-        k, v = back[: place + 1].permute(1, 2, 3, 0, 4).unbind(0)  # (R, H, place + 1, E)
-        return self.own_out(F.scaled_dot_product_attention(qkv[0].unsqueeze(2), k, v).view(R, D))
-
-    def _look_across(self, x: Tensor, across: tuple[Tensor, Tensor], allowed: Tensor | None) -> Tensor:
-        k, v = across
-        q = self.cross_q(x).view(len(k), -1, self.n_heads, k.shape[-1]).transpose(1, 2)  # hypotheses are queries
-        mixed = F.scaled_dot_product_attention(q, k, v, allowed)
-        return self.cross_out(mixed.transpose(1, 2).reshape(x.shape))
-
-
-class SwiftTransformer(Seq2Seq):
-    """Decodes as the Transformer it was made of, in a third of the calls; it does not learn."""
-
-    def __init__(self, model: Transformer, precision: str):
-        super().__init__()
-        model = deepcopy(model).eval().requires_grad_(False)
-        self.model = model
-        self.layers = nn.ModuleList([SwiftLayer(layer, precision) for layer in model.decoder.layers])  # pyright: ignore
-        self.last_norm = model.decoder.last_norm
-        self.words = model.tgt.table.weight * model.tgt.table.embedding_dim**0.5
-        self.to_logits = PACKED[precision](model.output.table.weight, None)
-        self.output = Output(model.output.table)
-        self.codes = self._codes()
-        if precision == "int8":
-            replace_linears(model.encoder)
-
-    def features(self, batch: Batch) -> Float[Tensor, "B T D"]:
-        return self.model.features(batch)
-
-    def _codes(self) -> Float[Tensor, "P D"]:
-        """Gives the codes of the first places, which are what is added to a token that is all zeros."""
-        position = self.model.tgt.position
-        n = min(KNOWN_PLACES, position.limit or KNOWN_PLACES) if isinstance(position, Absolute) else KNOWN_PLACES
-        nothing = torch.zeros(1, n, self.words.shape[1], dtype=self.words.dtype)
-        with torch.no_grad():
-            return position.embed(nothing, torch.arange(n)[None])[0]
-
-    def start(self, src: Source, n_hypotheses: int) -> SwiftState:
-        source = self.model.read(src)
-        across = [(seen.across.k, seen.across.v) for seen in self.model.decoder.remember(source)]
-        B, S = src.ids.shape
-        allowed = _allowed(src.mask, S)
-        H, E = across[0][0].shape[1], across[0][0].shape[3]
-        back = [source.new_empty(GROWTH, 2, B * n_hypotheses, H, E) for _ in self.layers]
-        return SwiftState(across, allowed, back, 0, n_hypotheses)
-
-    def step(self, tokens: Int[Tensor, " R"], state: State) -> tuple[Float[Tensor, "R V"], SwiftState]:
-        assert isinstance(state, SwiftState), f"a swift Transformer continues its own states, got {type(state)}"
-        back = state.back if state.length < len(state.back[0]) else [_roomier(memory) for memory in state.back]
-        x = self.words[tokens]
-        if state.length < len(self.codes):
-            x = x + self.codes[state.length]
-        else:
-            places = torch.full((1, len(tokens)), state.length)
-            x = self.model.tgt.position.embed(x[None], places)[0]
-        for layer, across, memory in zip(self.layers, state.across, back, strict=True):
-            x = layer(x, across, state.allowed, memory, state.length)
-        x = x if self.last_norm is None else self.last_norm(x)
-        after = SwiftState(state.across, state.allowed, back, state.length + 1, state.n_hypotheses)
-        return self.to_logits(x), after
+# What packing understands, by the very class: a part that is not here may do anything, and its model stays as it is.
+PACKABLE = {
+    *(Transformer, Encoder, EncoderLayer, Decoder, DecoderLayer, Embedding, Output, Residual, FeedForward, Dropout),
+    *(MultiHeadAttention, ScaledDot, LayerNorm, RMSNorm, NoPosition, Sinusoidal, Learned, Index, HalfWave),
+    *(Linear, nn.Embedding, nn.Linear, nn.ModuleList),
+}
 
 
 def swift(model: Seq2Seq, precision: str = "float32") -> Seq2Seq:
     """Gives the quickest model there is that decodes the same: packed where its parts allow it, else as it is.
 
-    Packed are Transformers on a CPU with scaled dot products and positions that are added to the tokens. In int8 the
-    linear maps of every other model are still 8-bit ones.
+    Packed are Transformers on a CPU with scaled dot products and positions that are added to the tokens: for compiled
+    code, or for PyTorch where there is none. In int8 the linear maps of every other model are still 8-bit ones.
     """
-    if isinstance(model, Transformer) and _fits(model):
-        return SwiftTransformer(model, precision)
-    return replace_linears(deepcopy(model).eval()) if precision == "int8" else model  # pyright: ignore
+    transformer = packable(model)
+    if transformer is None:
+        return replace_linears(deepcopy(model).eval()) if precision == "int8" else model  # pyright: ignore
+    frozen = deepcopy(transformer).eval().requires_grad_(False)
+    library = _library(frozen, precision)
+    if library is None:
+        return LeanTransformer(frozen, precision)
+    return NativeTransformer(frozen, precision, library)
 
 
-def _fits(model: Transformer) -> bool:
-    position = model.tgt.position
-    added = (
-        isinstance(position, (Absolute, NoPosition))
-        and model.tgt.table.embedding_dim == model.output.table.embedding_dim
+def packable(model: Seq2Seq) -> Transformer | None:
+    """Gives the model if it is a Transformer on a CPU, of parts that packing understands and that are all alike."""
+    if type(model) is not Transformer or not {type(module) for module in model.modules()} <= PACKABLE:
+        return None
+    layers: list[Any] = [*model.encoder.layers, *model.decoder.layers]
+    residuals: list[Any] = [module for module in model.modules() if type(module) is Residual]
+    first, last = residuals[0], (model.encoder.last_norm, model.decoder.last_norm)
+    kinds = {type(one.norm) for one in residuals} | {type(norm) for norm in last if first.norm_first}
+    sizes = (
+        {side.table.embedding_dim for side in (model.src, model.tgt, model.output)},
+        {(layer.attention.n_heads, layer.feed_forward.inner.out_features) for layer in layers},
+        {layer.feed_forward.activation for layer in layers},
+        {one.norm_first for one in residuals} | {norm is not None for norm in last},
+        kinds,
     )
-    scaled = all(isinstance(layer.attention.attention, ScaledDot) for layer in model.decoder.layers)  # pyright: ignore
-    batched = any(isinstance(module, BatchNorm) for module in model.modules())
-    return added and scaled and not batched and next(model.parameters()).device.type == "cpu"
+    alike = all(len(found) == 1 for found in sizes)
+    return model if alike and model.output.table.weight.device.type == "cpu" else None
 
 
-def _allowed(mask: Mask, S: int) -> Tensor | None:
-    return mask.tile(range(1), range(S), torch.device("cpu"))
-
-
-def _taken(memory: Tensor, rows: Tensor, length: int) -> Tensor:
-    """Gives a memory of other rows; only what was written is copied."""
-    room, _, _, H, E = memory.shape
-    taken = memory.new_empty(room, 2, len(rows), H, E)
-    torch.index_select(memory[:length], 2, rows, out=taken[:length])
-    return taken
-
-
-def _roomier(memory: Tensor) -> Tensor:
-    return torch.cat([memory, torch.empty_like(memory[:GROWTH])])
+def _library(model: Transformer, precision: str) -> Library | None:
+    """Gives the compiled code, where there is any and it is the quicker one."""
+    if {parameter.dtype for parameter in model.parameters()} != {torch.float32}:
+        return None
+    try:
+        library = open_library()
+    except UnavailableError:
+        return None
+    return library if precision == "float32" or library.bytes_are_quick() else None

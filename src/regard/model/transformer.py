@@ -35,8 +35,7 @@ class TransformerState(State):
             LayerMemory(seen.across.rows(sentences), None if seen.back is None else seen.back.rows(rows))
             for seen in self.layers
         ]
-        lengths = self.mask.key_lengths
-        mask = self.mask if lengths is None else Mask(n_keys=self.mask.n_keys, key_lengths=lengths[sentences])
+        mask = self.mask.of(sentences)
         return TransformerState(layers, mask, self.n_hypotheses, self.length)
 
 

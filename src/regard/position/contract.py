@@ -15,6 +15,7 @@ class Position(nn.Module):
     """
 
     n_axes = 1
+    limit: int | None = None  # positions from here on are refused
 
     def places(self, n: int) -> Int[Tensor, "1 T *axes"]:
         """Gives the positions of n tokens in reading order; schemes with several axes say what that is."""

@@ -4,15 +4,15 @@ import pytest
 import torch
 
 from regard.batch import EOS, PAD
-from regard.decode import choices as room
-from regard.decode.choices import choices, top
+from regard.model import choices as room
+from regard.model.choices import likeliest, log_probs, top
 from tests.parts import noise
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
-def test_choices_are_log_probabilities_in_full_precision(dtype):
+def test_these_are_log_probabilities_in_full_precision(dtype):
     logits = noise(3, 11, seed=1).to(dtype)
-    said = choices(logits, None)
+    said = log_probs(logits, None)
     assert said.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
     torch.testing.assert_close(said[:, EOS:], logits.to(said.dtype).log_softmax(-1)[:, EOS:])
     assert (said[:, :EOS] == -torch.inf).all()
@@ -21,13 +21,13 @@ def test_choices_are_log_probabilities_in_full_precision(dtype):
 def test_the_logits_stay_as_they_were():
     logits = noise(3, 11, seed=1)
     before = logits.clone()
-    choices(logits, torch.tensor([PAD, 7, 4]))
+    log_probs(logits, torch.tensor([PAD, 7, 4]))
     torch.testing.assert_close(logits, before, rtol=0, atol=0)
 
 
 def test_a_forced_token_is_the_only_one_and_keeps_its_probability():
     logits = noise(3, 11, seed=1)
-    said, free = choices(logits, torch.tensor([PAD, 7, 4])), choices(logits, None)
+    said, free = log_probs(logits, torch.tensor([PAD, 7, 4])), log_probs(logits, None)
     torch.testing.assert_close(said[0], free[0], rtol=0, atol=0)
     assert (said[1:] != -torch.inf).nonzero().tolist() == [[0, 7], [1, 4]]
     torch.testing.assert_close(said[[1, 2], [7, 4]], free[[1, 2], [7, 4]], rtol=0, atol=0)
@@ -58,3 +58,12 @@ def test_rows_of_forbidden_tokens_are_searched_too(monkeypatch):
 
 def test_more_than_there_are_is_all():
     assert top(noise(2, 5, seed=3), 9)[1].shape == (2, 5)
+
+
+def test_the_likeliest_are_the_largest_of_what_may_follow():
+    logits, must = noise(3, 11, seed=1), torch.tensor([PAD, 7, PAD])
+    found = likeliest(logits, must, 4)
+    exact = log_probs(logits, must).sort(descending=True)
+    torch.testing.assert_close(found.gains, exact.values[:, :4], rtol=0, atol=0)
+    torch.testing.assert_close(found.tokens[[0, 2]], exact.indices[[0, 2], :4], rtol=0, atol=0)
+    assert found.tokens[1, 0] == 7

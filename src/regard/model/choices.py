@@ -1,5 +1,7 @@
 """The likeliest of what may be said next."""
 
+from dataclasses import dataclass
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -12,7 +14,20 @@ BLOCK = 64
 assert {PAD, UNK, BOS} == set(range(EOS)), "the tokens that are never said must be those before EOS"
 
 
-def choices(logits: Float[Tensor, "R V"], must: Int[Tensor, " R"] | None) -> Float[Tensor, "R V"]:
+@dataclass(frozen=True, eq=False)
+class Choices:
+    """For each hypothesis the likeliest tokens that may follow, likeliest first; −∞ where there are not so many."""
+
+    gains: Float[Tensor, "R k"]  # log-probabilities
+    tokens: Int[Tensor, "R k"]
+
+
+def likeliest(logits: Float[Tensor, "R V"], must: Int[Tensor, " R"] | None, k: int) -> Choices:
+    """Gives the k likeliest tokens that may follow, or all where there are fewer."""
+    return Choices(*top(log_probs(logits, must), k))
+
+
+def log_probs(logits: Float[Tensor, "R V"], must: Int[Tensor, " R"] | None) -> Float[Tensor, "R V"]:
     """Gives the model's own log-probability of each token that may follow, and −∞ for all others.
 
     PAD, UNK and BOS may never follow; where `must` names a token other than PAD, nothing else may.

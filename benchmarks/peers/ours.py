@@ -1,0 +1,108 @@
+"""Our own decoders, made to write as many tokens as all others do."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.batch import EOS, Batch, Source, make_source
+from regard.config import DecodeSettings
+from regard.decode import SEARCH
+from regard.model import Seq2Seq, State, Transformer
+from regard.model.choices import Choices
+from regard.model.swift import swift
+from regard.native import UnavailableError, open_library
+
+from .work import Task
+
+Decode = Callable[[list[Task]], list[Any]]
+
+
+class Endless(Seq2Seq):
+    """Our model, which never says EOS."""
+
+    def __init__(self, inner: Seq2Seq):
+        super().__init__()
+        self.inner = inner
+
+    def features(self, batch: Batch) -> Tensor:
+        return self.inner.features(batch)
+
+    def start(self, src: Source, n_hypotheses: int) -> State:
+        return self.inner.start(src, n_hypotheses)
+
+    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        logits, state = self.inner.step(tokens, state)
+        logits[:, EOS] = -torch.inf
+        return logits, state
+
+    def choices(self, tokens: Tensor, state: State, must: Tensor | None, k: int) -> tuple[Choices, State]:
+        best, state = self.inner.choices(tokens, state, must, k + 1)
+        gains, said = best.gains.numpy(), best.tokens.numpy()
+        if (said == EOS).any():
+            order = (said == EOS).argsort(axis=1, kind="stable")
+            gains, said = np.take_along_axis(gains, order, 1), np.take_along_axis(said, order, 1)
+        return Choices(torch.from_numpy(gains[:, :k]), torch.from_numpy(said[:, :k])), state
+
+
+def decode_regard(model: Seq2Seq, beam: int) -> Decode:
+    """Makes the call that decodes batches with one of our models."""
+    endless = Endless(model).eval()
+    search = SEARCH["greedy" if beam == 1 else "beam"]
+
+    def call(tasks: list[Task]) -> list[list[list[int]]]:
+        written = []
+        for task in tasks:
+            settings = DecodeSettings(beam=beam, max_ratio=0.0, max_extra=task.n_tokens)
+            found = search(endless, make_source(task.sources), settings, None)
+            written.append([hypotheses[0].ids for hypotheses in found])
+        return written
+
+    return call
+
+
+def in_threads(decode: Decode, workers: int) -> Decode:
+    """Lets several threads of Python take batches in turn, each with one thread of PyTorch's."""
+    pool = ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,))
+
+    def one(task: Task) -> Any:
+        return decode([task])[0]
+
+    return lambda tasks: list(pool.map(one, tasks))
+
+
+def with_threads(decode: Decode, threads: int) -> Decode:
+    """Gives PyTorch its threads back before each call: CTranslate2 sets the number of the OpenMP that they share."""
+
+    def call(tasks: list[Task]) -> list[Any]:
+        torch.set_num_threads(threads)
+        return decode(tasks)
+
+    return call
+
+
+def our_systems(model: Transformer, beam: int, threads: int) -> dict[str, Decode]:
+    """Makes our versions, packed as `regard.load` packs them, and the plain model beside them.
+
+    Packed for compiled code, or for PyTorch where there is none: the signature says which.
+    """
+    packed = decode_regard(swift(model), beam)
+    systems = {
+        "regard float32": with_threads(packed, threads),
+        "regard int8": with_threads(decode_regard(swift(model, "int8"), beam), threads),
+        "regard float32, not packed": with_threads(decode_regard(model, beam), threads),
+    }
+    if threads > 1:
+        systems[f"regard float32, {threads} workers"] = in_threads(packed, threads)
+    return systems
+
+
+def engine() -> str:
+    """Tells what our packed models run on."""
+    try:
+        return f"compiled: {open_library().path.name}"
+    except UnavailableError as error:
+        return f"PyTorch, since {error}"

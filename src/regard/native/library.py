@@ -1,0 +1,130 @@
+"""The compiled functions as Python calls them."""
+
+import os
+import subprocess
+import tempfile
+from ctypes import CDLL, POINTER, Structure, byref, c_int, c_int64, c_void_p
+from pathlib import Path
+
+from regard.native.compile import CompileError, cache_folder, compiled
+
+SWITCH = "REGARD_NATIVE"  # 0 in the environment leaves PyTorch to do all
+
+
+class Sizes(Structure):
+    """What a model is, in whole numbers; `model.h` has the same."""
+
+    _fields_ = [
+        (name, c_int64)
+        for name in (
+            *("D", "H", "F", "src_words", "tgt_words", "n_encoder", "n_decoder"),
+            *("norm", "norm_first", "activation", "precision"),
+        )
+    ]
+
+
+class Sentences(Structure):
+    """Source sentences; `reader.h` has the same."""
+
+    _fields_ = [("ids", c_void_p), ("lengths", c_void_p), ("B", c_int64), ("S", c_int64), ("codes", c_void_p)]
+
+
+class Choice(Structure):
+    """What is wanted of the next tokens; `likeliest.h` has the same."""
+
+    _fields_ = [("k", c_int64), ("first", c_int64), ("must", c_void_p)]
+
+
+class UnavailableError(Exception):
+    """There is no compiled code here; the text says why."""
+
+
+class Library:
+    """Calls into C++. Addresses are whole numbers; whoever passes one keeps what lies there alive."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._functions = functions = CDLL(str(path))
+        for name, arguments in SIGNATURES.items():
+            getattr(functions, name).argtypes = arguments
+        self.forget_model, self.forget_writer = functions.regard_forget_model, functions.regard_forget_writer
+        self.forget_model.restype = self.forget_writer.restype = None
+
+    def bytes_are_quick(self) -> bool:
+        """Tells whether this machine multiplies bytes faster than floats."""
+        return bool(self._functions.regard_bytes_are_quick())
+
+    def model(self, sizes: Sizes, arrays: list[int]) -> int:
+        """Packs a model's parameters, and gives the address of the result."""
+        made = c_void_p()
+        _check(self._functions.regard_model(byref(sizes), (c_void_p * len(arrays))(*arrays), byref(made)))
+        return made.value or 0
+
+    def start(self, model: int, src: Sentences, n_hypotheses: int, threads: int) -> int:
+        """Reads sentences, and gives the address of the writer of their hypotheses."""
+        made = c_void_p()
+        _check(self._functions.regard_start(model, byref(src), n_hypotheses, threads, byref(made)))
+        return made.value or 0
+
+    def step(self, writer: int, tokens: int, code: int, threads: int, logits: int) -> None:
+        """Writes the logits that follow one token of each hypothesis."""
+        _check(self._functions.regard_step(writer, tokens, code, threads, logits))
+
+    def likeliest(
+        self, writer: int, tokens: int, code: int, choice: Choice, threads: int, gains: int, said: int
+    ) -> None:
+        """Writes the likeliest tokens that follow, and their log-probabilities."""
+        _check(self._functions.regard_likeliest(writer, tokens, code, byref(choice), threads, gains, said))
+
+    def reorder(self, writer: int, rows: int, n_rows: int) -> None:
+        """Lets hypotheses continue others."""
+        _check(self._functions.regard_reorder(writer, rows, n_rows))
+
+    def keep(self, writer: int, sentences: int, n_sentences: int) -> None:
+        """Goes on with some sentences only."""
+        _check(self._functions.regard_keep(writer, sentences, n_sentences))
+
+
+SIGNATURES = {
+    "regard_bytes_are_quick": (),
+    "regard_model": (POINTER(Sizes), POINTER(c_void_p), POINTER(c_void_p)),
+    "regard_forget_model": (c_void_p,),
+    "regard_start": (c_void_p, POINTER(Sentences), c_int64, c_int, POINTER(c_void_p)),
+    "regard_forget_writer": (c_void_p,),
+    "regard_step": (c_void_p, c_void_p, c_void_p, c_int, c_void_p),
+    "regard_likeliest": (c_void_p, c_void_p, c_void_p, POINTER(Choice), c_int, c_void_p, c_void_p),
+    "regard_reorder": (c_void_p, c_void_p, c_int64),
+    "regard_keep": (c_void_p, c_void_p, c_int64),
+}
+OUTCOMES = {
+    1: (MemoryError, "there is not enough memory for this batch: use a smaller one"),
+    2: (IndexError, "a token is outside of the vocabulary"),
+    3: (IndexError, "a row is outside of the batch"),
+}
+
+
+def open_library() -> Library:
+    """Gives the compiled code, made now if need be; raises UnavailableError, with the reason, where there is none."""
+    if os.environ.get(SWITCH) == "0":
+        raise UnavailableError(f"{SWITCH} is 0")
+    try:
+        return Library(compiled(cache_folder()))
+    except (CompileError, subprocess.SubprocessError) as error:
+        raise UnavailableError(str(error)) from error
+    except OSError:
+        return _open_for_now()
+
+
+def _open_for_now() -> Library:
+    """Compiles for this process alone, where nothing can be kept."""
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            return Library(compiled(Path(folder)))
+    except (CompileError, subprocess.SubprocessError, OSError) as error:
+        raise UnavailableError(str(error)) from error
+
+
+def _check(outcome: int) -> None:
+    if outcome:
+        error, text = OUTCOMES[outcome]
+        raise error(text)

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
@@ -66,9 +67,24 @@ def test_a_copy_keeps_all_but_the_weights(trained, tmp_path):
     source = shutil.copytree(trained / "model", tmp_path / "source")
     (source / "card.md").write_text("# mine\n")
     copy_model(source, tmp_path / "copy", Form("int8", 4 * KIB))
-    for name in ("config.json", "scores.json", "tokenizer.model", "card.md"):
+    for name in ("scores.json", "tokenizer.model", "card.md"):
         assert (tmp_path / "copy" / name).read_bytes() == (source / name).read_bytes()
     assert not (tmp_path / "copy" / "model.safetensors").exists()
+    old, new = (load_model(each).settings for each in (source, tmp_path / "copy"))
+    assert replace(new, data=old.data, text=old.text) == old
+    assert replace(new.data, train=old.data.train, test=old.data.test) == old.data
+
+
+def test_a_copy_names_its_texts_without_the_folders_of_a_machine(trained, tmp_path):
+    source = shutil.copytree(trained / "model", tmp_path / "source")
+    config = json.loads((source / "config.json").read_text())
+    config["settings"]["data"]["train"] = ["/home/me/corpora/mine/a.zh.gz,/home/me/corpora/mine/a.en.gz", "b.tsv"]
+    config["settings"]["text"]["tokenizer"] = "/home/me/model"
+    (source / "config.json").write_text(json.dumps(config))
+    copy_model(source, tmp_path / "copy", Form())
+    made = load_model(tmp_path / "copy").settings
+    assert made.data.train == ("mine/a.zh.gz,mine/a.en.gz", "b.tsv")
+    assert made.text.tokenizer is None
 
 
 def test_a_model_tells_its_form(trained, tmp_path):
@@ -172,4 +188,4 @@ def test_shards_of_a_run_are_found_as_its_model(trained, sharded, tmp_path):
     run.mkdir()
     shutil.copytree(sharded, run / "model")
     assert model_folder(run) == run / "model"
-    assert load_model(run).settings == load_model(trained).settings
+    assert load_model(run).settings.model == load_model(trained).settings.model

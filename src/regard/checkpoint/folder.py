@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +36,25 @@ def save_model(folder: Path, checkpoint: Checkpoint, scores: Mapping[str, Any], 
 
 
 def copy_model(folder: Path, out: Path, form: Form) -> None:
-    """Writes a model anew in another form; its settings, tokenizer, scores and card stay what they were."""
+    """Writes a model anew in another form; its settings, tokenizer, scores and card stay what they were.
+
+    Only where its texts lay is cut to the last folder and the file: the rest tells of one machine.
+    """
     folder = model_folder(folder)
     checkpoint = load_model(folder)
     with whole_folder(out) as part:
-        _write(part, checkpoint, {}, form)
-        for name in (CONFIG, SCORES, CARD):
+        _write(part, replace(checkpoint, settings=_portable(checkpoint.settings)), {}, form)
+        for name in (SCORES, CARD):
             if (folder / name).exists():
                 shutil.copyfile(folder / name, part / name)
+
+
+def _portable(made: Settings) -> Settings:
+    def cut(sources: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(",".join("/".join(Path(file).parts[-2:]) for file in source.split(",")) for source in sources)
+
+    data = {name: cut(getattr(made.data, name)) for name in ("train", "valid", "test", "exclude")}
+    return replace(made, data=replace(made.data, **data), text=replace(made.text, tokenizer=None))
 
 
 def _write(part: Path, checkpoint: Checkpoint, scores: Mapping[str, Any], form: Form) -> None:

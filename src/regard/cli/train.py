@@ -21,6 +21,7 @@ def train(
     preset: Annotated[str | None, typer.Option(help="tiny, small or base.", show_default="small")] = None,
     family: Annotated[str | None, typer.Option(help="transformer or recurrent.", show_default="transformer")] = None,
     config: Annotated[Path | None, typer.Option(help="Settings as TOML; only what differs from the preset.")] = None,
+    corpora: Annotated[Path | None, typer.Option(help="Folder in which the texts named by --config lie.")] = None,
     set_: Set = None,
     src: From = None,
     tgt: To = None,
@@ -31,7 +32,7 @@ def train(
     from regard.train.start import Said, Sources, start_run
 
     sources = Sources(tuple(data or ()), tuple(valid or ()), tuple(test or ()), src, tgt)
-    made = start_run(out, sources, Said(preset, family, config, tuple(set_ or ()), init), resume, overwrite)
+    made = start_run(out, sources, Said(preset, family, config, tuple(set_ or ()), init, corpora), resume, overwrite)
     from regard.train.distributed import place_in_team
     from regard.train.loop import RunStoppedError
     from regard.train.train import train as run_training

@@ -38,6 +38,7 @@ class Said:
     config: Path | None = None
     sets: tuple[str, ...] = ()
     init: str | None = None
+    corpora: Path | None = None  # where the files that the config names lie
 
 
 def start_run(folder: Path, sources: Sources, said: Said, resume: bool, overwrite: bool) -> Settings:
@@ -123,9 +124,24 @@ def _under(said: Said) -> dict[str, Any]:
 
 def _layers(said: Said, sources: Sources, under: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Gives the tables of the file and of the command line."""
-    file = {} if said.config is None else _read(said.config, under)
+    file = {} if said.config is None else _found(_read(said.config, under), said.config.parent, said.corpora)
     init = {} if said.init is None else {"train": {"init": said.init}}
     return [file, init, {"data": _data(sources)}, *(override(text) for text in said.sets)]
+
+
+def _found(file: dict[str, Any], beside: Path, corpora: Path | None) -> dict[str, Any]:
+    """Says where the texts that a file names lie: `./x` beside the file, others in the folder of corpora if given."""
+
+    def place(path: str) -> str:
+        if path.startswith("./"):
+            return str(beside / path)
+        return path if corpora is None or path == "-" else str(corpora / path)
+
+    data = dict(file.get("data", {}))
+    for name in ("train", "valid", "test", "exclude"):
+        if isinstance(data.get(name), list):
+            data[name] = [",".join(place(path.strip()) for path in source.split(",")) for source in data[name]]
+    return {**file, "data": data} if "data" in file else file
 
 
 def _languages(sources: Sources, data: dict[str, Any]) -> dict[str, str]:

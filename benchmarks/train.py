@@ -2,260 +2,221 @@
 
 Ceiling: the machine's rate for a large matrix product, measured in the same rounds. Forward and backward do six
 operations for each weight and token: source tokens meet the encoder and the projections for the decoder, target tokens
-the decoder and the vocabulary; attention's own products come on top. Padding, dropout, norms, the loss, clipping and
-the optimiser count as nothing, and only real tokens count.
+the decoder and the vocabulary; attention's own products come on top, and R-Drop does all of it twice. Padding, dropout,
+norms, the loss, clipping and the optimiser count as nothing, and only real tokens count.
 
-One step is forward, backward, clipping and a fused AdamW, over the same token-budget batches for all, with the lengths
-of real sentences. Ours smooths the labels as it does in practice, the others do not. Dropout stands in the same places
-(embeddings, residuals, inside the feed-forward network), but for Joey NMT, which drops attention weights too.
+One step is forward, backward, clipping and a fused AdamW, over the very same batches for all, with the lengths of real
+sentences. Ours smooths the labels as it does in practice, the others do not. Dropout stands in the same places
+(embeddings, residuals, inside the feed-forward network), but for Joey NMT, which drops attention weights too, and for
+Marian compiled, which spares the embeddings. Batches are made beforehand; ours are copied to the device in the step.
+
+In the manner of a GPU batches have the trainer's fixed shapes, the products are in bfloat16, and others take part
+compiled too. Compiling takes long for each shape, so all rows learn from batches of the commonest shapes alone; what
+ours does over a whole epoch, with all of its shapes, stands in the title. The time to the first step includes whatever
+is compiled for it, which a later table does not need to compile again.
 """
 
 import argparse
+import gc
 import logging
-from collections.abc import Callable
-from dataclasses import replace
+import tempfile
+import time
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from measure import Timing, interleave, keep, large_product, signature
 from numpy.typing import NDArray
-from peers.work import FIRST_PIECE, read_lengths, reading_flops, shape, writing_flops
+from peers.groups import commonest, make_groups, pinned, spread
+from peers.learning import PEERS, Take
+from peers.systems import OURS, TWICE, Start, Work, makers, our_make, start, start_all
+from peers.work import read_lengths, shape
 from rich.console import Console
 from rich.table import Table
-from torch import Tensor, nn
 
-from regard.batch import PAD, Batch, make_batch
-from regard.build import build_model
-from regard.config import ModelSettings, TrainSettings
-from regard.position.sinusoidal import sinusoids
-from regard.train.distributed import Team
-from regard.train.learner import Learner
-from regard.train.plan import plan_epoch
-from regard.train.step import make_optimiser, run_step
+from regard.config import TrainSettings
+from regard.train.feed import Group
 
-LR = 1e-4
-AGAINST = "Marian"
-Step = Callable[[], None]
-Loss = Callable[[Batch], Tensor]
+CELLS = {"cpu": ["small:4096", "base:1024"], "cuda": ["small:8192", "small:16384", "base:32768"]}
+DROPOUTS = {"cpu": [0.1, 0.0], "cuda": [0.1]}
+THREADS = {"cpu": [1, 2], "cuda": [1]}
+SECONDS = {"cpu": 60.0, "cuda": 8.0}
+N_BATCHES = {"cpu": 2, "cuda": 8}
+LIMIT = {"cpu": 3600.0, "cuda": 200.0}
+LAST = 15.0  # seconds that a table takes after its last system has started, about
 
 
-class TorchTransformer(nn.Module):
-    """`torch.nn.Transformer` between a shared table and its transpose, as its tutorials do it."""
+@dataclass(frozen=True)
+class Cell:
+    """What one table is about."""
 
-    codes: Tensor
-
-    def __init__(self, sizes: ModelSettings, vocab_size: int, max_len: int = 256):
-        super().__init__()
-        self.table = nn.Embedding(vocab_size, sizes.d_model, padding_idx=PAD)
-        nn.init.normal_(self.table.weight, std=sizes.d_model**-0.5)
-        self.register_buffer("codes", sinusoids(torch.arange(max_len), sizes.d_model, 10000.0).float())
-        self.dropout = nn.Dropout(sizes.dropout)
-        n_layers = sizes.n_encoder_layers, sizes.n_decoder_layers
-        self.inner = nn.Transformer(
-            sizes.d_model, sizes.n_heads, *n_layers, sizes.d_ff, sizes.dropout, sizes.activation, batch_first=True
-        )
-        for module in self.inner.modules():
-            if isinstance(module, nn.MultiheadAttention):
-                module.dropout = 0.0  # the others drop no attention weights
-
-    def forward(self, batch: Batch) -> Tensor:
-        src, tgt = batch.src.ids, batch.tgt.read
-        future = nn.Transformer.generate_square_subsequent_mask(tgt.shape[1], device=tgt.device)
-        padded = torch.zeros_like(src, dtype=future.dtype).masked_fill(src == PAD, -torch.inf)
-        x = self.inner(
-            self.embed(src),
-            self.embed(tgt),
-            tgt_mask=future,
-            src_key_padding_mask=padded,
-            memory_key_padding_mask=padded,
-            tgt_is_causal=True,
-        )
-        return F.linear(x, self.table.weight)
-
-    def embed(self, ids: Tensor) -> Tensor:
-        """Gives scaled vectors with their positions."""
-        return self.dropout(self.table(ids) * self.table.embedding_dim**0.5 + self.codes[: ids.shape[1]])
+    shape: str
+    batch_tokens: int
+    dropout: float
+    threads: int
 
 
-def make_batches(
-    lengths: NDArray[np.int64], budget: int, n_batches: int, vocab_size: int
-) -> tuple[list[Batch], list[tuple[int, int]]]:
-    """Plans an epoch over pairs of real lengths, and takes batches of short to long ones, with their lengths."""
-    rng = np.random.default_rng(0)
-    drawn = lengths[rng.integers(len(lengths), size=max(4000, 2 * budget * n_batches // int(lengths.mean())))]
-    plan = plan_epoch(drawn, budget, seed=0, epoch=0)
-    by_length = sorted((rows for rows in plan.batches), key=lambda rows: drawn[rows, 1].mean())
-    places = np.linspace(0, len(by_length) - 1, 2 * n_batches + 1).astype(int)[1::2]
-
-    def some(n: int) -> list[int]:
-        return rng.integers(FIRST_PIECE, vocab_size, size=n).tolist()
-
-    picked = [drawn[by_length[place]] for place in places]
-    made = [make_batch([some(n) for n in rows[:, 0]], [some(n) for n in rows[:, 1]]) for rows in picked]
-    return made, [(int(src) + 1, int(tgt) + 1) for rows in picked for src, tgt in rows]
+def make_work(cell: Cell, lengths: NDArray[np.int64], given: argparse.Namespace) -> tuple[Work, list[Group]]:
+    """Makes the batches to be timed, and the whole epoch that they are from."""
+    sizes, vocab_size = shape(cell.shape, cell.dropout)
+    like_cuda = given.manner == "cuda"
+    epoch = make_groups(lengths, cell.batch_tokens, vocab_size, fixed=like_cuda)
+    epoch = pinned(epoch) if given.device == "cuda" else epoch
+    groups = commonest(epoch, given.n_shapes, given.n_batches) if like_cuda else spread(epoch, given.n_batches)
+    settings = replace(TrainSettings(), precision="bfloat16" if like_cuda else "float32")
+    return Work(sizes, vocab_size, settings, torch.device(given.device), groups), epoch
 
 
-def step_flops(sizes: ModelSettings, vocab_size: int, lengths: list[tuple[int, int]]) -> float:
-    """Counts the operations of forward and backward, which does twice as many again."""
-    return 3 * (reading_flops(sizes, [src for src, _ in lengths]) + writing_flops(sizes, vocab_size, lengths))
-
-
-def regard_step(sizes: ModelSettings, vocab_size: int, batches: list[Batch], settings: TrainSettings) -> Step:
-    """Makes our own step, as the training loop calls it."""
-    device = batches[0].src.ids.device
-    model = build_model(sizes, (vocab_size, vocab_size)).to(device)
-    learner, optimiser = Learner(model, settings.label_smoothing).train(), make_optimiser(model, settings)
-
-    def step() -> None:
-        for batch in batches:
-            run_step(learner, optimiser, [batch], batch.tgt.n_tokens, settings, Team(), LR)
-
-    return step
-
-
-def peer_step(model: nn.Module, loss: Loss, batches: list[Batch], settings: TrainSettings) -> Step:
-    """Makes the usual step around a model of another's."""
-    device = batches[0].src.ids.device
-    model.to(device).train()
-    optimiser = torch.optim.AdamW(model.parameters(), lr=LR, betas=settings.betas, fused=True)
-
-    def step() -> None:
-        for batch in batches:
-            optimiser.zero_grad(set_to_none=True)
-            with torch.autocast(device.type, torch.bfloat16, enabled=settings.precision == "bfloat16"):
-                value = loss(batch)
-            value.backward()
-            nn.utils.clip_grad_norm_(model.parameters(), settings.clip or torch.inf)
-            optimiser.step()
-
-    return step
-
-
-def torch_loss(model: nn.Module, batch: Batch) -> Tensor:
-    """Gives the mean loss over real tokens of a model that gives logits."""
-    say = batch.tgt.say.masked_fill(~batch.tgt.real, -100)
-    return F.cross_entropy(model(batch).flatten(0, 1).float(), say.flatten())
-
-
-def marian_loss(model: nn.Module, batch: Batch) -> Tensor:
-    """Gives Marian's own loss."""
-    src, tgt = batch.src, batch.tgt
-    labels = tgt.say.masked_fill(~tgt.real, -100)
-    mask = (src.ids != PAD).long()
-    return model(input_ids=src.ids, attention_mask=mask, decoder_input_ids=tgt.read, labels=labels).loss
-
-
-def peers(sizes: ModelSettings, vocab_size: int, leave_out: set[str]) -> dict[str, tuple[nn.Module, Loss]]:
-    """Makes the models of others that are installed."""
-    made: dict[str, tuple[nn.Module, Loss]] = {}
-    if "marian" not in leave_out:
-        try:
-            from peers.marian import make_marian
-        except ImportError:
-            pass
-        else:
-            marian = make_marian(sizes, vocab_size)
-            made["Marian"] = marian, partial(marian_loss, marian)
-    if "torch" not in leave_out:
-        plain = TorchTransformer(sizes, vocab_size)
-        made["nn.Transformer"] = plain, partial(torch_loss, plain)
-    if "joey" not in leave_out:
-        try:
-            from peers.joey import joey_loss, make_joey
-        except ImportError:
-            pass
-        else:
-            joey = make_joey(sizes, vocab_size)
-            made["Joey NMT"] = joey, partial(joey_loss, joey)
-    return made
-
-
-def bench(console: Console, name: str, dropout: float, threads: int, given: argparse.Namespace) -> dict[str, Any]:
-    """Times all systems on one shape, with or without dropout."""
-    torch.set_num_threads(threads)
-    torch.manual_seed(0)
-    device, dtype = torch.device(given.device), torch.bfloat16 if given.device == "cuda" else torch.float32
-    sizes, vocab_size = shape(name, dropout)
-    made, lengths = make_batches(read_lengths(given.corpus), given.batch_tokens, given.n_batches, vocab_size)
-    batches = [batch.to(device) for batch in made]
-    settings = replace(TrainSettings(), precision="float32" if dtype == torch.float32 else "bfloat16")
-    product, product_flops = large_product(given.device, dtype)
-    calls: dict[str, Step] = {"product": product, "regard": regard_step(sizes, vocab_size, batches, settings)}
-    for peer, (model, loss) in peers(sizes, vocab_size, set(given.leave_out)).items():
-        calls[peer] = peer_step(model, loss, batches, settings)
-    times = interleave(calls, given.device, given.seconds, given.rounds)
+def bench(cell: Cell, lengths: NDArray[np.int64], deadline: float, given: argparse.Namespace) -> dict[str, Any]:
+    """Times all systems on one shape and size of batch."""
+    torch.set_num_threads(cell.threads)
+    work, epoch = make_work(cell, lengths, given)
+    product, product_flops = large_product(given.device, torch.bfloat16 if given.device == "cuda" else torch.float32)
+    product()  # the libraries' own start is nobody's
+    takes, starts, notes = start_all(makers(work, given.manner, set(given.leave_out)), work, deadline)
+    calls = {name: partial(_take_all, take, len(work.groups)) for name, take in takes.items()}
+    times = interleave({"product": product, **calls}, given.device, given.seconds, given.rounds)
     rate = product_flops / times.pop("product").median
-    flops, n_tokens = step_flops(sizes, vocab_size, lengths), sum(batch.tgt.n_tokens for batch in batches)
-    about = {"shape": name, "dropout": dropout, "threads": threads, "device": given.device}
-    title = f"{name}, dropout {dropout}, {threads} thread{'s' * (threads > 1)}, {len(batches)} batches"
-    console.print(_table(f"{title}, {n_tokens:,} target tokens", times, n_tokens, flops, rate))
-    rows = [_row(key, timing, times, n_tokens, flops / rate) for key, timing in times.items()]
-    return {**about, "tokens": n_tokens, "flops": flops, "flops_per_s": rate, "rows": rows}
+    rows = [row(name, timing, starts[name], work, rate) for name, timing in times.items()]
+    with_epoch = given.manner == "cuda" and OURS in starts
+    whole = epoch_row(replace(work, groups=epoch), rate, given) if with_epoch else None
+    shapes = [asdict(it) for it in dict.fromkeys(group.parts[0].shape for group in work.groups)]
+    about = {**asdict(cell), "precision": work.settings.precision, "batches": len(work.groups), "shapes": shapes}
+    counts = {"tokens": work.n_tokens, "slots": work.n_slots, "flops": work.flops, "flops_per_s": rate}
+    return {**about, **counts, "rows": rows, "epoch": whole, "notes": notes}
 
 
-def _row(name: str, timing: Timing, times: dict[str, Timing], n_tokens: int, limit: float) -> dict[str, Any]:
-    peer = times[AGAINST].median / timing.median if AGAINST in times else None
-    measured = {
+def epoch_row(work: Work, rate: float, given: argparse.Namespace) -> dict[str, Any]:
+    """Times ours alone over all batches of an epoch."""
+    n = len(work.groups)
+    take, begun = start(our_make(work), n, work.device)
+    timing = interleave({OURS: partial(_take_all, take, n)}, given.device, given.seconds / 4, given.rounds)[OURS]
+    shapes = {group.parts[0].shape for group in work.groups}
+    return {"batches": n, "n_shapes": len(shapes), **row(OURS, timing, begun, work, rate)}
+
+
+def row(name: str, timing: Timing, begun: Start, work: Work, rate: float) -> dict[str, Any]:
+    """Gives all that was measured of one system."""
+    flops = work.flops * (2 if name == TWICE else 1)
+    of_limit = {"flops_per_s": flops / timing.median, "of_limit": flops / timing.median / rate}
+    return {"system": name, **_speeds(timing, work), **of_limit, **asdict(begun)}
+
+
+def table(record: dict[str, Any]) -> Table:
+    """Draws one cell."""
+    rate, whole = record["flops_per_s"], record["epoch"]
+    title = f"{record['shape']}, batches of {record['batch_tokens']:,} slots, dropout {record['dropout']}, "
+    title += f"{record['precision']}, {record['threads']} thread{'s' * (record['threads'] > 1)}; "
+    title += f"{record['batches']} batches with {record['tokens']:,} real target tokens; "
+    title += f"limit {record['tokens'] * rate / record['flops']:,.0f} tokens/s at {rate / 1e12:,.3g} TFLOP/s"
+    if whole is not None:
+        title += f"; regard over an epoch of {whole['n_shapes']} shapes: {whole['tokens_per_s']:,.0f} tokens/s"
+    drawn = Table(title=title)
+    heads = "system", "real target tokens/s (middle half)", "ms/step", "slots/s", "TFLOP/s", "of limit"
+    for head in (*heads, "regard × faster", "peak GiB", "first step", "ready"):
+        drawn.add_column(head, justify="right")
+    ours = next((it["s"] for it in record["rows"] if it["system"] == OURS), None)
+    for it in record["rows"]:
+        spread = f"{it['tokens_per_s']:,.0f} ({it['low_tokens_per_s']:,.0f} … {it['high_tokens_per_s']:,.0f})"
+        peak = "" if it["peak_bytes"] is None else f"{it['peak_bytes'] / 2**30:.1f}"
+        against = "" if ours is None else f"{it['s'] / ours:.2f}"
+        speeds = f"{it['ms_per_step']:,.2f}", f"{it['slots_per_s']:,.0f}", f"{it['flops_per_s'] / 1e12:.3g}"
+        waits = f"{it['first_s']:.1f} s", f"{it['ready_s']:.1f} s"
+        drawn.add_row(it["system"], spread, *speeds, f"{it['of_limit']:.0%}", against, peak, *waits)
+    return drawn
+
+
+def _speeds(timing: Timing, work: Work) -> dict[str, float]:
+    tokens = work.n_tokens
+    return {
         "s": timing.median,
-        "low_s": timing.low,
-        "high_s": timing.high,
-        "tokens_per_s": n_tokens / timing.median,
+        "tokens_per_s": tokens / timing.median,
+        "low_tokens_per_s": tokens / timing.high,
+        "high_tokens_per_s": tokens / timing.low,
+        "ms_per_step": timing.median * 1e3 / len(work.groups),
+        "slots_per_s": work.n_slots / timing.median,
     }
-    return {"system": name, **measured, "against_marian": peer, "of_limit": limit / timing.median}
 
 
-def _table(title: str, times: dict[str, Timing], n_tokens: int, flops: float, rate: float) -> Table:
-    limit = flops / rate
-    ceiling = f"limit {n_tokens / limit:,.0f} tokens/s at {rate / 1e9:,.0f} GFLOP/s"
-    table = Table(title=f"{title}; {ceiling}")
-    for column in ("system", "target tokens/s (middle half)", "× Marian", "share of the limit"):
-        table.add_column(column, justify="right")
-    for name, timing in times.items():
-        spread = " … ".join(f"{n_tokens / seconds:,.0f}" for seconds in (timing.high, timing.low))
-        against = f"{times[AGAINST].median / timing.median:.2f}" if AGAINST in times else ""
-        table.add_row(name, f"{n_tokens / timing.median:,.0f} ({spread})", against, f"{limit / timing.median:.0%}")
-    return table
+def _take_all(take: Take, n: int) -> None:
+    for i in range(n):
+        take(i)
 
 
-def missing(systems: set[str]) -> list[str]:
-    """Says which peers took no part, and how they can."""
-    ways = {
-        "Marian": "pip install '.[bench]'",
-        "Joey NMT": "its pins exclude today's tensorboard: see benchmarks/peers/joey.py",
-    }
-    return [f"{peer} left out: {way}" for peer, way in ways.items() if peer not in systems]
+def _let_go(manner: str) -> None:
+    """Forgets the systems of one table before the next."""
+    gc.collect()
+    if manner == "cuda":
+        torch.compiler.reset()
+        torch.cuda.empty_cache()
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in ("transformers", "joeynmt", "triton"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def options() -> argparse.Namespace:
+    """Reads the command line; what is not said is as usual for the manner."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", type=Path, default=None, help="folder with train.en.gz and train.de.gz")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--manner", choices=["cpu", "cuda"], default=None, help="of another device, to try it here")
+    parser.add_argument("--cells", nargs="+", default=None, help="preset and slots in a batch, such as small:8192")
+    parser.add_argument("--threads", nargs="+", type=int, default=None)
+    parser.add_argument("--dropouts", nargs="+", type=float, default=None)
+    parser.add_argument("--n-batches", type=int, default=None, help="steps in one timed call")
+    parser.add_argument("--n-shapes", type=int, default=1, help="in the manner of a GPU, of the timed batches")
+    parser.add_argument("--leave-out", nargs="*", choices=list(PEERS), default=[])
+    parser.add_argument("--seconds", type=float, default=None, help="for each table, at least")
+    parser.add_argument("--rounds", type=int, default=5, help="for each table, at least")
+    parser.add_argument("--limit", type=float, default=None, help="seconds after which nothing more is compiled")
+    parser.add_argument("--quick", action="store_true", help="tries everything once, for no figures")
+    parser.add_argument("--results", type=Path, default=None, help="folder for the JSON line")
+    given = parser.parse_args()
+    given.manner = given.manner or given.device
+    if given.quick:
+        given.cells, given.threads = given.cells or ["tiny:512"], given.threads or [1]
+        given.seconds, given.rounds, given.n_batches = 0.5, 2, 2
+    tables = {"cells": CELLS, "threads": THREADS, "dropouts": DROPOUTS}
+    for key, usual in {**tables, "n_batches": N_BATCHES, "seconds": SECONDS, "limit": LIMIT}.items():
+        if getattr(given, key) is None:
+            setattr(given, key, usual[given.manner])
+    return given
 
 
 def main() -> None:
     """Runs every table and keeps the result."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", type=Path, default=None, help="folder with train.en.gz and train.de.gz")
-    parser.add_argument("--shape", choices=["tiny", "small", "base"], default="small")
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
-    parser.add_argument("--dropouts", nargs="+", type=float, default=[0.1, 0.0])
-    parser.add_argument("--batch-tokens", type=int, default=TrainSettings().batch_tokens, help="slots in a batch")
-    parser.add_argument("--n-batches", type=int, default=2, help="steps in one timed call")
-    parser.add_argument("--leave-out", nargs="*", choices=["marian", "torch", "joey"], default=[])
-    parser.add_argument("--seconds", type=float, default=60.0, help="for each table, at least")
-    parser.add_argument("--rounds", type=int, default=5, help="for each table, at least")
-    parser.add_argument("--results", type=Path, default=None, help="folder for the JSON line")
-    given = parser.parse_args()
+    began = time.perf_counter()
+    given = options()
     logging.disable(logging.WARNING)
-    console = Console(width=120)
-    cells = [(dropout, threads) for threads in given.threads for dropout in given.dropouts]
-    tables = [bench(console, given.shape, *cell, given) for cell in cells]
-    notes = missing({row["system"] for table in tables for row in table["rows"]})
-    for note in notes:
-        console.print(note, markup=False)
-    sign = signature(given.device, seed=0, batch_tokens=given.batch_tokens)
+    console = Console(width=160)
+    lengths = read_lengths(given.corpus)
+    wanted = [(name, int(n)) for name, _, n in (cell.partition(":") for cell in given.cells)]
+    cells = [Cell(*it, dropout, n) for it in wanted for n in given.threads for dropout in given.dropouts]
+    tables = []
+    for i, cell in enumerate(cells):
+        deadline = began + given.limit - LAST * (len(cells) - i)
+        tables.append(bench(cell, lengths, deadline, given))
+        console.print(table(tables[-1]))
+        for note in tables[-1]["notes"]:
+            console.print(note, markup=False)
+        _let_go(given.manner)
+    sign = {**signature(given.device, seed=0, manner=given.manner), **_versions()}
     sign["lengths"] = "built in" if given.corpus is None else given.corpus.name
     del sign["threads"]  # each table has its own
-    keep(f"train-{given.shape}-{given.device}", {"signature": sign, "notes": notes, "tables": tables}, given.results)
+    tried = given.quick or given.manner != given.device  # and no figure to keep
+    folder = given.results or (Path(tempfile.gettempdir()) if tried else None)
+    keep(f"train-{given.device}", {"signature": sign, "tables": tables}, folder)
 
 
 if __name__ == "__main__":

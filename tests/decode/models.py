@@ -16,11 +16,15 @@ V = 7
 SOURCES = [[4, 5], [6], [4, 4, 6, 5, 6], [5, 6, 4], [5], [6, 6, 5, 4]]
 
 
-def make_model(family="transformer", seed=0, vocab_size=V, sharp=2.0, dropout=0.0):
+def make_model(family="transformer", seed=0, vocab_size=V, sharp=2.0, dropout=0.0, **parts):
     """Makes a model with random parameters, large enough to say different things to different sources."""
     torch.manual_seed(seed)
     sizes = {"n_encoder_layers": 1, "n_decoder_layers": 1, "d_model": 10, "n_heads": 2, "d_ff": 7, "dropout": dropout}
-    model = build_model(ModelSettings(family=family, tie="none", **sizes), (vocab_size, vocab_size)).double().eval()
+    model = (
+        build_model(ModelSettings(family=family, tie="none", **sizes, **parts), (vocab_size, vocab_size))
+        .double()
+        .eval()
+    )
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(sharp if parameter.dim() == 2 else 1.0)

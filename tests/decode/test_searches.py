@@ -4,8 +4,20 @@ import pytest
 import torch
 
 from regard.batch import BOS, EOS, PAD, UNK
+from regard.config import PartSettings
 from regard.decode import SEARCH
-from tests.decode.models import FAMILIES, SOURCES, Constant, Counting, Echo, find, make_model, same, teacher_forced
+from tests.decode.models import (
+    FAMILIES,
+    SOURCES,
+    WORDS,
+    Constant,
+    Counting,
+    Echo,
+    find,
+    make_model,
+    same,
+    teacher_forced,
+)
 
 KINDS = [("greedy", {}), ("beam", {"beam": 3, "n_best": 2}), ("sample", {"n_best": 3, "seed": 5})]
 ids = [method for method, _ in KINDS]
@@ -151,3 +163,14 @@ def test_a_prefix_with_special_tokens_is_refused(token):
 def test_a_prefix_for_another_number_of_sentences_is_refused():
     with pytest.raises(ValueError, match="one prefix for each sentence, got 1 for 2"):
         find(make_model(), [[4], [5]], [[4]])
+
+
+@pytest.mark.parametrize(("method", "changes"), KINDS, ids=ids)
+def test_no_target_is_longer_than_the_models_positions_reach(method, changes):
+    model = make_model(seed=0, position=PartSettings("learned", {"max_len": 6}))
+    assert model.limit == 6
+    with torch.no_grad():
+        model.output.table.weight[EOS] = 0.0
+        model.output.table.weight[list(WORDS)] *= 5.0  # it hardly ever ends by itself
+    found = find(model, SOURCES, method=method, limit=30, **changes)
+    assert max(len(each.ids) + each.finished for hypotheses in found for each in hypotheses) == 6

@@ -6,10 +6,12 @@ import torch.nn.functional as F
 from torch.testing import assert_close
 
 from regard.attention import ATTENTION
+from regard.attention.softmax import masked_softmax
 from regard.batch import Shape
 from regard.build import build_model
 from regard.config import ModelSettings, TrainSettings, preset, settings
 from regard.mask import Mask
+from regard.model.writer import gates
 from regard.position import POSITION
 from regard.train.captured import make_step
 from regard.train.distributed import Team
@@ -190,6 +192,86 @@ def test_short_attention_equals_its_definition(sizes, lengths, dtype):
             (q, k, v),
             dtype,
         )
+
+
+FEW = [(1, 1, 7, 11, 5), (1, 1, 33, 256, 256), (2, 5, 19, 37, 16), (1, 16, 512, 300, 129), (3, 2, 1, 1, 1)]
+
+
+@DTYPES
+@pytest.mark.parametrize("sizes", FEW, ids=str)
+@pytest.mark.parametrize("lengths", [None, (7, 2, 0)], ids=str)
+def test_additive_attention_of_few_queries_equals_its_definition(sizes, lengths, dtype):
+    from regard.kernel.additive_few import additive_attention
+
+    torch.manual_seed(0)
+    H, Q, S, width, E = sizes
+    ends = None if lengths is None else torch.tensor(lengths, device="cuda").clamp(max=S)
+    inputs = drawn(3, H, Q, width), drawn(3, H, S, width), drawn(H, width) / width**0.5, drawn(3, H, S, E)
+    check(lambda *given: additive_attention(*given, ends), lambda *given: looked(*given, ends), inputs, dtype)
+
+
+def looked(f_q, f_k, w, v, ends):
+    scores = torch.einsum("bhqkf,hf->bhqk", torch.tanh(f_q[:, :, :, None] + f_k[:, :, None]), w)
+    allowed = Mask(key_lengths=ends).tile(range(f_q.shape[2]), range(f_k.shape[2]), f_q.device)
+    return masked_softmax(scores, allowed) @ v
+
+
+@DTYPES
+@pytest.mark.parametrize("D", [5, 256, 1000])
+def test_gates_equal_their_definition(D, dtype):
+    from regard.kernel.gru_gates import gru_gates
+
+    torch.manual_seed(0)
+    check(gru_gates, gates, (drawn(7, 3 * D), drawn(7, 3 * D), drawn(7, D)), dtype)
+
+
+def written(words, state, f_k, values, ends, maps):
+    """Gives what the fused writer gives, one step after another by plain formulas."""
+    w_context, w_state, b_state, w_q, w_v = maps
+    states, contexts = [], []
+    for word in words:
+        contexts.append(looked((state @ w_q)[:, None, None], f_k[:, None], w_v[None], values[:, None], ends)[:, 0, 0])
+        state = gates(word + F.linear(contexts[-1], w_context), F.linear(state, w_state, b_state), state)
+        states.append(state)
+    return torch.cat([torch.stack(states), torch.stack(contexts)], dim=-1)
+
+
+def writer_inputs(T, S, D, width, E):
+    shapes = (T, 3, 3 * D), (3, D), (3, S, width), (3, S, E), (3 * D, E), (3 * D, D), (3 * D,), (D, width), (width,)
+    scales = [1.0] * 4 + [shape[-1] ** -0.5 for shape in shapes[4:]]
+    return [drawn(*shape) * scale for shape, scale in zip(shapes, scales, strict=True)]
+
+
+@DTYPES
+@pytest.mark.parametrize("sizes", [(1, 3, 4, 4, 4), (6, 7, 5, 11, 6), (9, 37, 64, 130, 17)], ids=str)
+@pytest.mark.parametrize("lengths", [None, (7, 2, 0)], ids=str)
+def test_the_fused_writer_equals_its_definition(sizes, lengths, dtype):
+    from regard.kernel.additive_writer import additive_writer
+
+    torch.manual_seed(0)
+    ends = None if lengths is None else torch.tensor(lengths, device="cuda").clamp(max=sizes[1])
+    check(
+        lambda *given: torch.cat(additive_writer(*given[:4], ends, given[4:]), dim=-1),
+        lambda *given: written(*given[:4], ends, given[4:]),
+        writer_inputs(*sizes),
+        dtype,
+    )
+
+
+def test_the_fused_writer_gives_the_same_gradients_each_time():
+    from regard.kernel.additive_writer import additive_writer
+
+    torch.manual_seed(0)
+    given = [x.requires_grad_() for x in writer_inputs(11, 37, 256, 256, 256)]
+    found = [torch.autograd.grad(additive_writer(*given[:4], None, given[4:])[0].sum(), given) for _ in range(3)]
+    for other in found[1:]:
+        assert_close(other, found[0], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("changes", [{"n_decoder_layers": 2}, {"attention": {"name": "gaussian"}}], ids=str)
+def test_a_gpu_learns_step_by_step_what_a_cpu_learns(changes):
+    on_cpu, on_gpu = (losses(device, "recurrent", 100, {"dropout": 0.0, **changes}, {}) for device in ("cpu", "cuda"))
+    assert_close(on_gpu, on_cpu, rtol=0, atol=1e-3)
 
 
 @DTYPES

@@ -1,5 +1,6 @@
 """Runs as a whole: what they keep, when they stop, how they go on, and what a failure leaves."""
 
+import json
 import math
 import os
 import shutil
@@ -91,6 +92,13 @@ def test_a_run_that_was_killed_goes_on_as_if_it_had_not(text, peaceful, tmp_path
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -9
     run_training(settings_of(tmp_path / "run"), tmp_path / "run")
     assert_same_end(tmp_path / "run", peaceful)
+    assert recorded(tmp_path / "run") == recorded(peaceful), "a step that was taken twice is recorded once"
+
+
+def recorded(run):
+    """Gives what was measured at which steps, in their order."""
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [(row["step"], sorted(row)) for row in rows]
 
 
 def test_a_run_that_is_done_stays_as_it_is(peaceful, tmp_path):

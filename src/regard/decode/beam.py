@@ -41,7 +41,7 @@ def search(
     _check(settings)
     B, N, device = len(src.lengths), settings.beam, src.ids.device
     forced = make_prefix(prefix, B)
-    paths = _one_beginning(first_paths(max_lengths(src, settings, forced), N))
+    paths = _one_beginning(first_paths(max_lengths(model, src, settings, forced), N))
     standing = first_standing(paths, settings.n_best)
     state = model.start(src, N) if B else None
     found: list[list[Hypothesis]] = [[] for _ in range(B)]

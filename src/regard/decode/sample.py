@@ -25,7 +25,7 @@ def search(
     Chance depends on the seed and the sentence alone: the same sentence gets the same samples in any batch.
     """
     _check(settings)
-    limits = max_lengths(src, settings, make_prefix(prefix, len(src.lengths)))
+    limits = max_lengths(model, src, settings, make_prefix(prefix, len(src.lengths)))
     luck = draws(src, limits.tolist(), settings)
 
     def say(read: Int[Tensor, " R"], state: State, must: Int[Tensor, " R"] | None, paths: Paths) -> Said:

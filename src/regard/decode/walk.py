@@ -33,7 +33,7 @@ def walk(
     """Writes some hypotheses of each sentence to their ends; a sentence leaves the batch with its last one."""
     B, device = len(src.lengths), src.ids.device
     forced = make_prefix(prefix, B)
-    paths = first_paths(max_lengths(src, settings, forced), n_hypotheses)
+    paths = first_paths(max_lengths(model, src, settings, forced), n_hypotheses)
     done = np.zeros(paths.totals.shape, dtype=bool)
     state = model.start(src, n_hypotheses) if B else None
     found: list[list[Hypothesis]] = [[] for _ in range(B)]

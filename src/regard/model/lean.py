@@ -103,6 +103,7 @@ class LeanTransformer(Seq2Seq):
         self.words = model.tgt.table.weight * model.tgt.table.embedding_dim**0.5
         self.to_logits = PACKED[precision](model.output.table.weight, None)
         self.output = Output(model.output.table)
+        self.limit = model.limit
         self.codes = Codes(model.tgt.position, self.words)
         if precision == "int8":
             replace_linears(model.encoder)

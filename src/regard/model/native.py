@@ -56,6 +56,7 @@ class NativeTransformer(Seq2Seq):
         super().__init__()
         self.model = model
         self.output = model.output
+        self.limit = model.limit
         self.library = library
         self.width = model.tgt.table.embedding_dim
         self.n_words = model.output.table.num_embeddings

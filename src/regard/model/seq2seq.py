@@ -26,6 +26,7 @@ class Seq2Seq(nn.Module, ABC):
     """A model that reads one sentence and writes another."""
 
     output: Output
+    limit: int | None = None  # tokens that a target may have, where positions end
 
     @abstractmethod
     def features(self, batch: Batch) -> Float[Tensor, "B T D"]:

@@ -49,6 +49,7 @@ class Transformer(Seq2Seq):
         self.encoder = encoder
         self.decoder = decoder
         self.output = output
+        self.limit = tgt.position.limit
 
     def features(self, batch: Batch) -> Float[Tensor, "B T D"]:
         src, tgt = batch.src, batch.tgt

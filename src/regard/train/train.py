@@ -130,6 +130,7 @@ def _announce(run: Run) -> None:
     )
     run.watch.say(f"{run.settings.model.family} with {n:,} parameters on {where}")
     if run.progress.step:
+        run.watch.go_on(run.progress.step)
         run.watch.say(f"going on from step {run.progress.step}")
 
 

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
+from regard.text.whole import whole_file
 from regard.train.state import Progress
 
 
@@ -18,6 +19,7 @@ class Watch:
     """Shows and writes down what happens; on a process that does not lead it does neither."""
 
     def __init__(self, folder: Path, total_steps: int | None, leads: bool, draw: Callable[[Progress], None]):
+        self.folder = folder
         self.leads = leads
         self.draw = draw
         self.console = Console(stderr=True, soft_wrap=True, quiet=not leads)
@@ -39,6 +41,17 @@ class Watch:
         for file in (self.log, self.metrics, self.board):
             if file is not None:
                 file.close()
+
+    def go_on(self, step: int) -> None:
+        """Forgets what was recorded after a step from which the run goes on: those steps will be taken again."""
+        if self.metrics is None:
+            return
+        self.metrics.close()
+        path = self.folder / "metrics.jsonl"
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        with whole_file(path) as draft:
+            draft.write_text("".join(line for line in lines if _step_of(line) <= step), encoding="utf-8")
+        self.metrics = path.open("a", encoding="utf-8")
 
     def say(self, message: str) -> None:
         """Says a sentence on the terminal and in the log."""
@@ -77,6 +90,14 @@ class Watch:
         if self.board is not None:
             for name, value in values.items():
                 self.board.add_scalar(name, value, step)
+
+
+def _step_of(line: str) -> float:
+    """Gives the step of a record; one that was cut off by a pulled plug counts as none."""
+    try:
+        return float(json.loads(line)["step"])
+    except ValueError:
+        return math.inf
 
 
 def _tensorboard(folder: Path) -> Any:

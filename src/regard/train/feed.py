@@ -16,7 +16,7 @@ from regard.batch import BOS, EOS, Batch, Shape, pack, unpack
 from regard.config import Settings
 from regard.text.store import IdStore
 from regard.train.distributed import Team
-from regard.train.plan import Plan, plan_epoch, share
+from regard.train.plan import choose_widths, plan_epoch, share
 
 AHEAD = 16  # groups that wait for the device
 
@@ -54,16 +54,14 @@ class Epoch:
     store: IdStore
     pairs: NDArray[np.int64]
     variants: NDArray[np.int64]  # (n, 2): of each source and each target
-    plan: Plan
+    lengths: NDArray[np.int64]  # (n, 2)
 
 
-def open_epoch(store: IdStore, settings: Settings, team: Team, epoch: int) -> Epoch:
+def open_epoch(store: IdStore, seed: int, epoch: int) -> Epoch:
     """Draws what an epoch consists of; the same for the same seed and number."""
-    train = settings.train
-    pairs = store.epoch(train.seed, epoch)
-    variants = store.draw(train.seed, epoch, pairs)
-    lengths = store.lengths(pairs, variants)
-    return Epoch(store, pairs, variants, plan_epoch(lengths, train.batch_tokens * team.world, train.seed, epoch))
+    pairs = store.epoch(seed, epoch)
+    variants = store.draw(seed, epoch, pairs)
+    return Epoch(store, pairs, variants, store.lengths(pairs, variants))
 
 
 def feed(
@@ -80,22 +78,23 @@ def feed(
 
 def _groups(store: IdStore, settings: Settings, team: Team, fixed: bool, start: tuple[int, int]) -> Generator[Group]:
     train = settings.train
-    (number, at), accumulate = start, train.accumulate
+    (number, at), budget = start, train.batch_tokens * team.world
+    # The first epoch's lengths decide for all, so that shapes stay the same.
+    widths = choose_widths(open_epoch(store, train.seed, 0).lengths.max(axis=1) + 1)
     while train.max_epochs is None or number < train.max_epochs:
-        epoch = open_epoch(store, settings, team, number)
-        for batch in range(at, len(epoch.plan.batches), accumulate):
-            chosen = range(batch, min(batch + accumulate, len(epoch.plan.batches)))
-            parts = [_packed(epoch, i, team, fixed) for i in chosen]
-            n_tokens = sum(epoch.plan.n_tokens[i] for i in chosen)
-            first = int(epoch.pairs[epoch.plan.batches[batch][0]])
-            yield Group(parts, n_tokens, number, chosen.stop, first)
+        epoch = open_epoch(store, train.seed, number)
+        plan = plan_epoch(epoch.lengths, budget, train.seed, number, widths)
+        for batch in range(at, len(plan.batches), train.accumulate):
+            chosen = range(batch, min(batch + train.accumulate, len(plan.batches)))
+            parts = [_packed(epoch, plan.batches[i], plan.shapes[i], team, fixed) for i in chosen]
+            n_tokens = sum(plan.n_tokens[i] for i in chosen)
+            yield Group(parts, n_tokens, number, chosen.stop, int(epoch.pairs[plan.batches[batch][0]]))
         number, at = number + 1, 0
 
 
-def _packed(epoch: Epoch, i: int, team: Team, fixed: bool) -> Packed:
+def _packed(epoch: Epoch, batch: NDArray[np.int64], shape: Shape, team: Team, fixed: bool) -> Packed:
     """Lays out this process's part; one without a row of its own still takes part, with a row that says nothing."""
-    mine = share(epoch.plan.batches[i], team.rank, team.world)
-    shape = epoch.plan.shapes[i]
+    mine = share(batch, team.rank, team.world)
     pairs, variants = epoch.pairs[mine], epoch.variants[mine]
     src = epoch.store.rows("src", pairs, variants[:, 0], shape.src, (), (EOS,))
     tgt = epoch.store.rows("tgt", pairs, variants[:, 1], shape.tgt + 1, (BOS,), (EOS,))

@@ -102,10 +102,63 @@ def test_the_source_and_the_past_matter_and_the_future_does_not(family):
     near(other_future[:3], expected[:3])
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+def by_the_book(model, batch):
+    """Gives the recurrent model's logits by its paper's formulas and PyTorch's cells, one token after another."""
+    src, tgt = batch.src, batch.tgt
+    memory, ends = model.encoder(model.src(src.ids, src.positions), src.lengths)
+    hidden = list(torch.tanh(model.first(ends)).chunk(len(model.decoder.cells), dim=-1))
+    logits = []
+    for word in model.tgt(tgt.read, tgt.positions).unbind(1):
+        weights = model.attention.weights(hidden[-1][:, None, None], memory[:, None], src.mask)
+        context = (weights @ memory[:, None])[:, 0, 0]
+        below = torch.cat([word, context], dim=-1)
+        for layer, cell in enumerate(model.decoder.cells):
+            below = hidden[layer] = cell(below, hidden[layer])
+        logits.append(model.output(torch.tanh(model.mix(torch.cat([below, context], dim=-1)))))
+    return torch.stack(logits, dim=1)
+
+
+@pytest.mark.parametrize("n_decoder_layers", [1, 2])
+@pytest.mark.parametrize("attention", ATTENTION)
+def test_a_recurrent_model_equals_its_formulas_in_value_and_gradient(attention, n_decoder_layers):
+    model = make_model("recurrent", attention, n_decoder_layers=n_decoder_layers).train()
+    batch, wanted = make_batch(SOURCES, TARGETS), list(model.parameters())
+    fast, plain = model(batch), by_the_book(model, batch)
+    near(fast, plain)
+    near(*(torch.autograd.grad(logits.square().sum(), wanted) for logits in (fast, plain)))
+
+
+@pytest.mark.parametrize("attention", ATTENTION)
+def test_a_recurrent_model_asks_for_the_features_of_its_keys_once(attention, monkeypatch):
+    model, asked = make_model("recurrent", attention), []
+    key_features = model.attention.key_features
+    monkeypatch.setattr(model.attention, "key_features", lambda k: asked.append(k) or key_features(k))
+    model(make_batch(SOURCES, TARGETS))
+    assert len(asked) == 1
+    state = model.start(make_source(SOURCES), 2).keep(torch.tensor([2, 0]))
+    for _ in range(3):
+        _, state = model.step(torch.tensor([5, 6, 7, 8]), state.reorder(torch.tensor([1, 0, 3, 3])))
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize("attention", ATTENTION)
 @torch.inference_mode()
-def test_hypotheses_of_a_sentence_share_it_and_go_their_own_ways(family):
-    model, N = make_model(family), 3
+def test_what_a_recurrent_model_tells_its_attention_is_enough_to_look_inside(attention):
+    model, seen = make_model("recurrent", attention), []
+    model.attention.register_forward_hook(lambda _, given, context: seen.append((*given, context)))
+    model(make_batch(SOURCES, TARGETS))
+    assert len(seen) == 7
+    for q, k, v, mask, context in seen:
+        near(model.attention.weights(q, k, mask) @ v, context)
+
+
+BRANCHING = [("transformer", "scaled_dot"), *(("recurrent", attention) for attention in ATTENTION)]
+
+
+@pytest.mark.parametrize(("family", "attention"), BRANCHING, ids=["-".join(parts) for parts in BRANCHING])
+@torch.inference_mode()
+def test_hypotheses_of_a_sentence_share_it_and_go_their_own_ways(family, attention):
+    model, N = make_model(family, attention), 3
     written = [[5, 6, 7], [8, 5, 5], [12, 9, 6], [5, 5, 5], [6, 6, 7], [7, 4, 4]]  # three for each of two sentences
     read = make_batch([[4]] * 6, written).tgt.read
     state = model.start(make_source(SOURCES[:2]), N)

@@ -14,6 +14,7 @@ from regard.model import MultiHeadAttention, Recurrent, Seq2Seq, Transformer
 from regard.model.decoder import Decoder, DecoderLayer
 from regard.model.embedding import Embedding, Output, make_table
 from regard.model.encoder import Encoder, EncoderLayer
+from regard.model.factored import FactoredTable
 from regard.model.feed_forward import FeedForward
 from regard.model.multihead import check_sizes
 from regard.model.norm import NORM
@@ -104,7 +105,7 @@ def build_recurrent(settings: ModelSettings, vocab_sizes: tuple[int, int]) -> Re
     sizes = {"n_heads": 1, "d_query": D, "d_key": D}
     attention = build_part(ATTENTION, settings.attention, "attention", sizes)
     reader = Reader(D, settings.n_encoder_layers, settings.dropout)
-    writer = Writer(2 * D, D, settings.n_decoder_layers, settings.dropout)
+    writer = Writer(D, D, D, settings.n_decoder_layers, settings.dropout)
     return Recurrent(src, tgt, attention, reader, writer, output, settings.dropout)
 
 
@@ -119,12 +120,21 @@ def build_embeddings(
     width = settings.d_model - _code_width(settings)
     if width < 1:
         raise ValueError(f"position.width must leave the token a feature of {settings.d_model}, got {width} left")
-    tgt = make_table(n_tgt, width, PAD)
-    src = tgt if shared == 3 else make_table(n_src, width, PAD)
+    tgt = _table(settings, n_tgt, width)
+    src = tgt if shared == 3 else _table(settings, n_src, width)
     # A code that is set beside the token makes the stream wider than the table, so the output has its own.
-    output = tgt if shared >= 2 and width == settings.d_model else make_table(n_tgt, settings.d_model, PAD)
+    output = tgt if shared >= 2 and width == settings.d_model else _table(settings, n_tgt, settings.d_model)
     dropout = settings.dropout
     return Embedding(src, src_position, dropout), Embedding(tgt, tgt_position, dropout), Output(output)
+
+
+def _table(settings: ModelSettings, vocab_size: int, width: int) -> nn.Embedding | FactoredTable:
+    codes = settings.d_embedding
+    if codes is None:
+        return make_table(vocab_size, width, PAD)
+    if not 1 <= codes < width:
+        raise ValueError(f"d_embedding must lie in 1 … {width - 1}, below the width of token vectors, got {codes}")
+    return FactoredTable(vocab_size, codes, width, PAD)
 
 
 def build_position(settings: ModelSettings, sees: str) -> Position:

@@ -82,6 +82,7 @@ class ModelSettings:
     norm: str = "layer"
     norm_place: str = "after"  # the residual sum, as in the paper, or "before" each sub-layer
     dropout: float = 0.1
+    d_embedding: int | None = None  # width of the codes from which token vectors are made, where tables are factored
     tie: str = "all"  # source, target and output share one table; or "target" and output do, or "none"
     attention: PartSettings = PartSettings("scaled_dot")
     position: PartSettings = PartSettings("sinusoidal")

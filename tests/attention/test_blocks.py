@@ -106,6 +106,17 @@ def test_features_beyond_the_exponent_limit_equal_the_definition(dtype, case):
         torch.testing.assert_close(quick, slow, **near)
 
 
+@pytest.mark.parametrize("kind", LONG_MASKS)
+@pytest.mark.parametrize("n_queries", [1, blocks.ENOUGH - 1, blocks.ENOUGH])
+def test_few_queries_take_no_powers_of_keys_and_equal_the_definition(kind, n_queries):
+    attention, (q, k, v) = make_attention("additive"), leaves(make_inputs("additive", n_queries, N_KEYS))
+    mask = allow(dense(LONG_MASKS[kind], N_QUERIES, N_KEYS)[:, :, :n_queries])
+    plain = attention.weights(q, k, mask) @ v
+    assert_same(attention(q, k, v, mask), plain, [q, k, v, *attention.parameters()])
+    problem = blocks.make_problem(q, attention.key_features(k), attention.w_v, v, None, mask, 0.0, 0)
+    assert (problem.powers is None) == (n_queries < blocks.ENOUGH)
+
+
 @pytest.mark.parametrize(("dtype", "near"), [(torch.float64, 1e-9), (torch.float32, 1e-4)], ids=str)
 def test_both_formulas_agree_up_to_the_limit(dtype, near, monkeypatch):
     limit = blocks.EXPONENT_LIMIT[dtype]

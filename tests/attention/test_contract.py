@@ -180,6 +180,31 @@ def test_forward_equals_its_definition_with_more_queries_than_keys_and_a_fixed_b
 
 
 @EVERY
+@EVERY_MASK
+@pytest.mark.parametrize("n_queries", [1, Q])
+def test_features_of_keys_that_are_handed_in_change_nothing(name, kind, n_queries):
+    attention, mask = make_attention(name), MASKS[kind](n_queries, K)
+    wanted = leaves(make_inputs(name, n_queries))
+    q, k, v = wanted
+    wanted += attention.parameters()
+    fast, plain = attention(q, k, v, mask, features=attention.key_features(k)), definition(attention, q, k, v, mask)
+    torch.testing.assert_close(fast, plain, rtol=1e-10, atol=1e-10)
+    for quick, slow in zip(gradients(fast, wanted), gradients(plain, wanted), strict=True):
+        torch.testing.assert_close(quick, slow, rtol=1e-9, atol=1e-9)
+
+
+@EVERY
+@torch.inference_mode()
+def test_features_of_a_key_depend_on_its_own_sequence_alone(name):
+    attention, (_, k, _) = make_attention(name), make_inputs(name)
+    expected = attention.key_features(k)
+    torch.testing.assert_close(attention.key_features(k[1:]), expected[1:])
+    _, other, _ = make_inputs(name, seed=101)
+    changed = attention.key_features(torch.cat([other[:1], k[1:]]))
+    torch.testing.assert_close(changed[1:], expected[1:])
+
+
+@EVERY
 @pytest.mark.parametrize("kind", ["everything", "causal", "any (B, H, Q, K)", "padding of both"])
 def test_gradients_of_forward_pass_gradcheck(name, kind):
     attention, mask = make_attention(name), MASKS[kind](Q, K)

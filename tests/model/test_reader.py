@@ -42,14 +42,14 @@ def test_the_reader_equals_a_packed_bidirectional_gru():
 
 def test_the_writer_equals_a_gru_step_by_step():
     torch.manual_seed(0)
-    writer = Writer(5, D, LAYERS, dropout=0.0).double()
-    theirs = nn.GRU(5, D, LAYERS).double()
+    writer = Writer(5, 11, D, LAYERS, dropout=0.0).double()
+    theirs = nn.GRU(16, D, LAYERS).double()
     for layer, cell in enumerate(writer.cells):
         for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
             getattr(theirs, f"{name}_l{layer}").data.copy_(getattr(cell, name))
-    x, hidden = noise(4, B, 5, seed=1), noise(LAYERS, B, D, seed=2)
-    expected, last = theirs(x, hidden)
-    for t in range(4):
-        top, hidden = writer(x[t], hidden)
+    words, contexts, hidden = noise(4, B, 5, seed=1), noise(4, B, 11, seed=3), noise(LAYERS, B, D, seed=2)
+    expected, last = theirs(torch.cat([words, contexts], dim=-1), hidden)
+    for t, read in enumerate(writer.read(words)):
+        top, hidden = writer(read, contexts[t], hidden)
         assert_close(top, expected[t])
     assert_close(hidden, last)

@@ -1,5 +1,7 @@
 """Steps on a CUDA device: captured equals plain, kernels equal their definitions, and a GPU learns what a CPU does."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -10,7 +12,7 @@ from regard.attention.softmax import masked_softmax
 from regard.batch import Shape
 from regard.build import build_model
 from regard.config import ModelSettings, TrainSettings, preset, settings
-from regard.mask import Mask
+from regard.mask import Mask, padding, padding_both
 from regard.model.writer import gates
 from regard.position import POSITION
 from regard.train.captured import make_step
@@ -208,6 +210,30 @@ def test_additive_attention_of_few_queries_equals_its_definition(sizes, lengths,
     ends = None if lengths is None else torch.tensor(lengths, device="cuda").clamp(max=S)
     inputs = drawn(3, H, Q, width), drawn(3, H, S, width), drawn(H, width) / width**0.5, drawn(3, H, S, E)
     check(lambda *given: additive_attention(*given, ends), lambda *given: looked(*given, ends), inputs, dtype)
+
+
+OTHERS = {
+    "causal": (1, 7, Mask(causal=True), None),
+    "window": (1, 7, Mask(window=3), None),
+    "padded queries": (7, 7, padding_both([7, 2, 1], 7), None),
+    "lengths for each query": (2, 7, padding(torch.tensor([[7, 2], [1, 1], [3, 0]]), 7), None),
+    "bias": (1, 7, Mask(), torch.ones(1, 1, 1, 7)),
+    "many queries": (17, 7, Mask(), None),
+    "many keys": (1, 513, Mask(), None),
+}
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_other_calls_do_not_take_the_kernel_for_few_queries(kind):
+    torch.manual_seed(0)
+    attention = ATTENTION["additive"](n_heads=1, d_query=8, d_key=8).cuda()
+    Q, S, mask, bias = OTHERS[kind]
+    rules = {name: None if x is None else x.cuda() for name, x in vars(mask).items() if name.endswith("_lengths")}
+    mask, bias = replace(mask, **rules), None if bias is None else bias.cuda()
+    q, k = torch.randn(3, 1, Q, 8, device="cuda"), torch.randn(3, 1, S, 8, device="cuda")
+    assert attention.kernel(q[:, :, :1], k[:, :, :7], k[:, :, :7]) == "few"
+    assert attention.kernel(q, k, k, mask, bias) == "blocks"
+    assert_close(attention(q, k, k, mask, bias), attention.weights(q, k, mask, bias) @ k, rtol=1e-4, atol=1e-5)
 
 
 def looked(f_q, f_k, w, v, ends):

@@ -8,12 +8,16 @@ from regard.attention.blocks import AdditiveBlocks
 from regard.attention.contract import Attention, check, check_parameters
 from regard.mask import Mask
 
+# Queries that look at the same keys, each by its own program on a GPU, and keys whose weights one program holds.
+FEW, SEEN_AT_ONCE = 16, 512
+
 
 class Additive(Attention):
     """Scores by `w_vᵀ tanh(W_q q + W_k k)` (Bahdanau et al. 2015, arXiv:1409.0473), no bias, own weights for each head.
 
     Queries and keys may have different widths. Θ(QKF) time for F hidden units; the fast path works in blocks and keeps
-    Θ((Q + K) F) memory, where the plain formula needs Θ(QKF).
+    Θ((Q + K) F) memory, where the plain formula needs Θ(QKF). Few queries on a GPU, as of a decoder that writes word by
+    word, have a kernel of their own.
     """
 
     def __init__(self, n_heads: int, d_query: int, d_key: int, hidden: int | None = None, dropout: float = 0.0):
@@ -26,20 +30,44 @@ class Additive(Attention):
         self.w_v: Float[Tensor, "H F"] = nn.Parameter(torch.randn(n_heads, hidden) * hidden**-0.5)
 
     def scores(self, q: Tensor, k: Tensor) -> Tensor:
-        f_q, f_k = self._features(q, k)
+        f_q, f_k = self._query_features(q, k), self.key_features(k)
         hidden = torch.tanh(f_q[:, :, :, None] + f_k[:, :, None])  # (B, H, Q, K, F): what the fast path never builds
         return torch.einsum("bhqkf,hf->bhqk", hidden, self.w_v.to(hidden.dtype))
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask = Mask(), bias: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Mask = Mask(),
+        bias: Tensor | None = None,
+        features: Tensor | None = None,
+    ) -> Tensor:
         check(q, k, v, mask, bias)
-        f_q, f_k = self._features(q, k)
+        f_q = self._query_features(q, k)
+        f_k = self.key_features(k) if features is None else features
+        if is_few(q, k, mask, bias, self.dropout_now()):
+            from regard.kernel.additive_few import additive_attention  # only there is Triton installed
+
+            return additive_attention(f_q, f_k, self.w_v, v, mask.key_lengths)
         return AdditiveBlocks.apply(f_q, f_k, self.w_v.to(f_q.dtype), v, bias, mask, self.dropout_now())
 
-    def kernel(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask = Mask(), bias: Tensor | None = None) -> str:
-        return "blocks"
+    def key_features(self, k: Tensor) -> Tensor:
+        return torch.einsum("bhke,hef->bhkf", k, self.w_k.to(k.dtype))
 
-    def _features(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    def kernel(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask = Mask(), bias: Tensor | None = None) -> str:
+        return "few" if is_few(q, k, mask, bias, self.dropout_now()) else "blocks"
+
+    def _query_features(self, q: Tensor, k: Tensor) -> Tensor:
         check_parameters(q, k, len(self.w_v), self.w_q.shape[1], self.w_k.shape[1])
-        f_q = torch.einsum("bhqe,hef->bhqf", q, self.w_q.to(q.dtype))
-        f_k = torch.einsum("bhke,hef->bhkf", k, self.w_k.to(k.dtype))
-        return f_q, f_k
+        return torch.einsum("bhqe,hef->bhqf", q, self.w_q.to(q.dtype))
+
+
+def is_few(q: Tensor, k: Tensor, mask: Mask, bias: Tensor | None, dropout: float) -> bool:
+    """Tells whether our own kernel for few queries on a GPU takes this call."""
+    if not q.is_cuda or bias is not None or dropout > 0.0 or q.dtype.itemsize > 4 or 0 in q.shape:
+        return False
+    if mask.query_lengths is not None or mask.causal or mask.window is not None or mask.allowed is not None:
+        return False
+    padded = mask.key_lengths is None or mask.key_lengths.dim() == 1
+    return padded and q.shape[2] <= FEW and 0 < k.shape[2] <= SEEN_AT_ONCE

@@ -16,6 +16,8 @@ from regard.mask import Mask
 
 # Elements of the one live tile: small enough for a CPU's cache, large enough to fill a GPU.
 TILE_ELEMENTS = {"cpu": 2**20, "cuda": 2**25}
+# Queries from which on powers of keys are used often enough to be worth their while.
+ENOUGH = 5
 # e^{2 · limit} is far from the type's largest number; pairs with a feature beyond it take the sigmoid itself.
 EXPONENT_LIMIT = {torch.float32: 40.0, torch.float64: 300.0}
 
@@ -152,7 +154,8 @@ def make_problem(
     w = w.to(exact).expand(B, *w.shape).reshape(B * H, w.shape[-1])
     bias = None if bias is None else bias.to(exact)
     powers = wild = None
-    if not f_q.is_cuda:  # a GPU has a tanh of its own, and a look at the numbers would make it wait
+    # A GPU has a tanh of its own, and a look at the numbers would make it wait.
+    if not f_q.is_cuda and f_q.shape[1] >= ENOUGH:
         limit = EXPONENT_LIMIT[exact]
         powers = (torch.exp(2.0 * f_q.clamp(-limit, limit)), torch.exp(2.0 * f_k.clamp(-limit, limit)))
         wild = ((f_q.abs() > limit).any(dim=-1), (f_k.abs() > limit).any(dim=-1))

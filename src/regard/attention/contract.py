@@ -34,8 +34,16 @@ class Attention(nn.Module, ABC):
         v: Float[Tensor, "B H K E3"],
         mask: Mask = Mask(),
         bias: Float[Tensor, "#B #H #Q #K"] | None = None,
+        features: Float[Tensor, "B H K F"] | None = None,
     ) -> Float[Tensor, "B H Q E3"]:
-        """Gives `weights(q, k, mask, bias) @ v` on the fastest path there is; drops weights out while training."""
+        """Gives `weights(q, k, mask, bias) @ v` on the fastest path there is; drops weights out while training.
+
+        Whoever has `key_features(k)` already hands them in beside the keys.
+        """
+
+    def key_features(self, k: Float[Tensor, "B H K E2"]) -> Float[Tensor, "B H K F"]:
+        """Gives what the score makes of the keys alone, the same for all queries that ever look at them."""
+        return k
 
     @abstractmethod
     def kernel(

@@ -24,7 +24,15 @@ class DotProduct(Attention):
         same_width(q, k, "a dot product")
         return torch.einsum("bhqe,bhke->bhqk", q * self.scale(q.shape[-1]), k)
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask = Mask(), bias: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Mask = Mask(),
+        bias: Tensor | None = None,
+        features: Tensor | None = None,
+    ) -> Tensor:
         check(q, k, v, mask, bias)
         same_width(q, k, "a dot product")
         return fused_attention(q, k, v, mask, bias, self.scale(q.shape[-1]), self.dropout_now())

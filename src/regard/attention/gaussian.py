@@ -33,14 +33,24 @@ class Gaussian(Attention):
         squares = (q[:, :, :, None] - k[:, :, None]).square()  # (B, H, Q, K, E): the definition, not the way it is run
         return -squares.sum(dim=-1) / 2
 
-    def forward(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask = Mask(), bias: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Mask = Mask(),
+        bias: Tensor | None = None,
+        features: Tensor | None = None,
+    ) -> Tensor:
         check(q, k, v, mask, bias)
-        q, k = self._as_dot_product(q, k)
-        return fused_attention(q, k, v, mask, bias, 1.0, self.dropout_now())
+        same_width(q, k, "the Gaussian kernel")
+        features = self.key_features(k) if features is None else features
+        return fused_attention(self._query_features(q, k), features, v, mask, bias, 1.0, self.dropout_now())
 
     def kernel(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask = Mask(), bias: Tensor | None = None) -> str:
         check(q, k, v, mask, bias)
-        q, k = self._as_dot_product(q, k)
+        same_width(q, k, "the Gaussian kernel")
+        q, k = self._query_features(q, k), self.key_features(k)
         return prepare(q, k, v, mask, bias).kernel(self.dropout_now(), 1.0)
 
     def _scaled(self, x: Tensor) -> Tensor:
@@ -48,24 +58,29 @@ class Gaussian(Attention):
             raise ValueError(f"this attention was built for {len(self.w)} heads, got {x.shape[1]}")
         return x * self.w.to(x.dtype)[:, None, None]
 
-    def _as_dot_product(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
-        """Gives q′, k′ with `q′·k′ = q·k − ‖k‖²/2`, eight columns wider: kernels like widths divisible by eight.
+    def key_features(self, k: Tensor) -> Tensor:
+        """Gives k′, which with the queries' q′ has `q′·k′ = q·k − ‖k‖²/2`; kernels like widths divisible by eight.
 
         ‖k‖² is larger than the differences that matter, so in bfloat16 one column would round them away. Three columns
         (the rounded value, what is left, what is left then) carry it to the precision of float32.
         """
-        same_width(q, k, "the Gaussian kernel")
         exact = torch.promote_types(k.dtype, torch.float32)
-        if k.dtype != torch.bfloat16 and k.shape[2] > 0:
-            # Only q − k counts: seen from the first key, data far from 0 (years, say) keep their digits. bfloat16 has
-            # so few of them that rounding the differences would cost more than it saves.
-            origin = k[:, :, :1].detach()
-            q, k = q - origin, k - origin
-        q, k = self._scaled(q), self._scaled(k)
+        k = self._scaled(self._seen_from_the_first(k, k))
         rest = -k.to(exact).square().sum(dim=-1, keepdim=True) / 2
         columns = []
         for _ in range(3):
             columns.append((rest / UNIT).to(k.dtype))
             rest = rest - UNIT * columns[-1].to(exact)
+        return F.pad(torch.cat([k, *columns], -1), (0, 5))
+
+    def _query_features(self, q: Tensor, k: Tensor) -> Tensor:
+        q = self._scaled(self._seen_from_the_first(q, k))
         units = torch.full_like(q[..., :1], UNIT).expand(*q.shape[:-1], 3)
-        return F.pad(torch.cat([q, units], -1), (0, 5)), F.pad(torch.cat([k, *columns], -1), (0, 5))
+        return F.pad(torch.cat([q, units], -1), (0, 5))
+
+    def _seen_from_the_first(self, x: Tensor, k: Tensor) -> Tensor:
+        """Only q − k counts: seen from the first key, data far from 0 (years, say) keep their digits.
+
+        bfloat16 has so few of them that rounding the differences would cost more than it saves.
+        """
+        return x if k.dtype == torch.bfloat16 or k.shape[2] == 0 else x - k[:, :, :1].detach()

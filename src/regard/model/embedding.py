@@ -5,13 +5,14 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.model.dropout import Dropout
+from regard.model.factored import FactoredTable
 from regard.position import Position
 
 
 class Embedding(nn.Module):
     """`√D · table[ids]`, joined with positions, dropped out while training (arXiv:1706.03762, 3.4 and 3.5)."""
 
-    def __init__(self, table: nn.Embedding, position: Position, dropout: float):
+    def __init__(self, table: nn.Embedding | FactoredTable, position: Position, dropout: float):
         super().__init__()
         self.table = table
         self.position = position
@@ -33,7 +34,7 @@ def make_table(vocab_size: int, width: int, pad_id: int) -> nn.Embedding:
 class Output(nn.Module):
     """Vectors become logits: a linear map without bias, which may share the table of the tokens."""
 
-    def __init__(self, table: nn.Embedding):
+    def __init__(self, table: nn.Embedding | FactoredTable):
         super().__init__()
         self.table = table
 

@@ -11,6 +11,7 @@ from regard.model.decoder import Decoder, DecoderLayer
 from regard.model.dropout import Dropout
 from regard.model.embedding import Embedding, Output
 from regard.model.encoder import Encoder, EncoderLayer
+from regard.model.factored import FactoredTable
 from regard.model.feed_forward import FeedForward
 from regard.model.lean import LeanTransformer
 from regard.model.linear import Linear
@@ -31,6 +32,7 @@ from regard.position.sinusoidal import Sinusoidal
 # What packing understands, by the very class: a part that is not here may do anything, and its model stays as it is.
 PACKABLE = {
     *(Transformer, Encoder, EncoderLayer, Decoder, DecoderLayer, Embedding, Output, Residual, FeedForward, Dropout),
+    FactoredTable,
     *(MultiHeadAttention, ScaledDot, LayerNorm, RMSNorm, NoPosition, Sinusoidal, Learned, Index, HalfWave),
     *(Linear, nn.Embedding, nn.Linear, nn.ModuleList),
 }

@@ -70,6 +70,11 @@ def resolve(settings: Settings, device: torch.device) -> Settings:
     check_numbers(train)
     choose({"bleu": 0, "loss": 0}, train.stop_on, "stop_on")
     choose({"random": 0, **SKIP_GRAM}, train.vectors, "vectors")
+    if train.vectors != "random" and settings.model.d_embedding is not None:
+        raise ValueError(
+            f"train.vectors {train.vectors!r} fills whole tables, and model.d_embedding {settings.model.d_embedding} "
+            "makes them of two: leave one out"
+        )
     if {train.max_epochs, train.max_steps, train.max_minutes, train.patience} == {None}:
         raise ValueError("a run must end: give train.max_steps, max_epochs, max_minutes or patience")
     precision = choose(PRECISION, train.precision, "precision")

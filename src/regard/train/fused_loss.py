@@ -22,7 +22,11 @@ def linear_cross_entropy(
     The gradient of the logits, `softmax − target`, is known as soon as they are, so each block is multiplied out while
     it is still in the cache; the backward pass only scales (as in arXiv:2410.10989).
     """
-    return LinearCrossEntropy.apply(x.flatten(0, 1), table, say.flatten(), real.flatten(), smoothing)
+    x, say, real = x.flatten(0, 1), say.flatten(), real.flatten()
+    if not x.is_cuda and 0 < (n_real := int(real.sum())) < len(x):  # a GPU would have to be asked, and wait
+        rows = real.nonzero(as_tuple=True)[0]
+        x, say, real = x[rows], say[rows], real.new_ones(n_real)
+    return LinearCrossEntropy.apply(x, table, say, real, smoothing)
 
 
 class LinearCrossEntropy(torch.autograd.Function):

@@ -86,7 +86,7 @@ def test_a_team_of_which_one_was_killed_goes_on(text, alone, tmp_path):
     team = subprocess.Popen(
         command(TWO, text, out, "train.batch_tokens=128"), env=ENVIRONMENT, stderr=subprocess.PIPE, text=True
     )
-    while not any(out.glob("checkpoints/step-00000008")):
+    while not any(out.glob("checkpoints/step-00000004")):
         assert team.poll() is None
         time.sleep(0.005)
     workers = subprocess.run(["pgrep", "-P", str(team.pid)], capture_output=True, text=True).stdout.split()

@@ -38,7 +38,10 @@ def join_team(device: torch.device) -> Team:
     if team.world > 1 and device.type == "cuda":
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
     if team.world > 1 and not dist.is_initialized():
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        store, rank, world = next(dist.rendezvous("env://"))  # pyright: ignore[reportPrivateImportUsage]
+        # torchrun may keep the store when it starts a team anew: addresses of the last one must not be found in it.
+        store = dist.PrefixStore(f"regard, start {team.restarts}", store)  # pyright: ignore[reportPrivateImportUsage]
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo", store=store, rank=rank, world_size=world)
     return team
 
 

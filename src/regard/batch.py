@@ -22,7 +22,7 @@ class Source:
     """Source sentences: ids, where each stands, and which of them are real."""
 
     ids: Int[Tensor, "B S"]
-    positions: Int[Tensor, "B S"]
+    positions: Int[Tensor, "1 S"]
     lengths: Int[Tensor, " B"]
     mask: Mask  # who may look at these tokens: everyone at the real ones
 
@@ -40,7 +40,7 @@ class Target:
 
     read: Int[Tensor, "B T"]
     say: Int[Tensor, "B T"]
-    positions: Int[Tensor, "B T"]
+    positions: Int[Tensor, "1 T"]
     real: Bool[Tensor, "B T"]
     n_tokens: int  # real ones
     mask: Mask  # causal alone: padding comes last, so a real token sees none of it
@@ -77,7 +77,8 @@ class Batch:
 def make_source(sentences: Sequence[Ids], width: int | None = None) -> Source:
     """Pads source sentences, each closed by EOS, to the longest or to a given width."""
     ids, lengths = _padded(sentences, [], [EOS], width)
-    return Source(ids, _positions(lengths, ids.shape[1]), lengths, _key_mask(lengths, ids.shape[1]))
+    real = torch.arange(ids.shape[1]) < lengths[:, None]
+    return Source(ids, _positions(real), lengths, _key_mask(lengths, ids.shape[1]))
 
 
 def make_batch(src: Sequence[Ids], tgt: Sequence[Ids], widths: tuple[int, int] | None = None) -> Batch:
@@ -88,7 +89,7 @@ def make_batch(src: Sequence[Ids], tgt: Sequence[Ids], widths: tuple[int, int] |
     read, lengths = _padded(tgt, [BOS], [], tgt_width)
     say, _ = _padded(tgt, [], [EOS], tgt_width)
     real = torch.arange(read.shape[1]) < lengths[:, None]
-    target = Target(read, say, _positions(lengths, read.shape[1]), real, int(lengths.sum()), causal())
+    target = Target(read, say, _positions(real), real, int(lengths.sum()), causal())
     return Batch(make_source(src, src_width), target)
 
 
@@ -112,23 +113,22 @@ def unpack(packed: Int[Tensor, " N"], shape: Shape, full: bool, n_tokens: int) -
     """Makes a batch on the device where the packed ids lie, without asking it anything; `full` is without padding."""
     ids, ends, written, said = _parts(packed.long(), shape)
     places = torch.arange(max(shape.src, shape.tgt), device=packed.device)
-    at, real = places[: shape.src], places[: shape.tgt] < said[:, None]
+    real = places[: shape.tgt] < said[:, None]
     mask = Mask() if full else Mask(n_keys=shape.src, key_lengths=ends, sighted=True)
-    source = Source(ids, at * (at < ends[:, None]), ends, mask)
+    source = Source(ids, _positions(places[: shape.src] < ends[:, None]), ends, mask)
     say = written[:, 1:] * real
-    target = Target(written[:, :-1] * real, say, places[: shape.tgt] * real, real, n_tokens, causal())
+    target = Target(written[:, :-1] * real, say, _positions(real), real, n_tokens, causal())
     return Batch(source, target)
 
 
 def doubled(batch: Batch) -> Batch:
     """Sets a batch below itself."""
     src, tgt = batch.src, batch.tgt
-    ids, src_positions, lengths = (torch.cat([x, x]) for x in (src.ids, src.positions, src.lengths))
+    ids, lengths = (torch.cat([x, x]) for x in (src.ids, src.lengths))
     mask = src.mask if src.mask.key_lengths is None else replace(src.mask, key_lengths=lengths)
-    read, say, positions, real = (torch.cat([x, x]) for x in (tgt.read, tgt.say, tgt.positions, tgt.real))
-    return Batch(
-        Source(ids, src_positions, lengths, mask), Target(read, say, positions, real, 2 * tgt.n_tokens, tgt.mask)
-    )
+    read, say, real = (torch.cat([x, x]) for x in (tgt.read, tgt.say, tgt.real))
+    target = Target(read, say, tgt.positions, real, 2 * tgt.n_tokens, tgt.mask)
+    return Batch(Source(ids, src.positions, lengths, mask), target)
 
 
 def _parts(packed: Tensor, shape: Shape) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -152,9 +152,9 @@ def _padded(sentences: Sequence[Ids], head: list[int], tail: list[int], width: i
     return torch.from_numpy(ids), torch.from_numpy(lengths)
 
 
-def _positions(lengths: Tensor, width: int) -> Tensor:
-    places = torch.arange(width)
-    return places * (places < lengths[:, None])  # padding stands at 0
+def _positions(real: Bool[Tensor, "B T"]) -> Int[Tensor, "1 T"]:
+    """Gives where each column stands, once for all sentences; one that is padding in all of them stands at 0."""
+    return torch.arange(real.shape[1], device=real.device) * real.any(dim=0, keepdim=True)
 
 
 def _key_mask(lengths: Tensor, width: int) -> Mask:

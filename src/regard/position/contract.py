@@ -11,7 +11,7 @@ class Position(nn.Module):
     """Says where tokens stand, by the doors it opens; a door that stays shut does nothing.
 
     Positions are given explicitly, one number for each token, or `n_axes` numbers for grids and dialogues, so that a
-    step with a cache is no special case. Padding stands at position 0.
+    step with a cache is no special case. What is padding in every sentence stands at position 0.
     """
 
     n_axes = 1

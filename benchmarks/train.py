@@ -203,6 +203,11 @@ def main() -> None:
     lengths = read_lengths(given.corpus)
     wanted = [(name, int(n)) for name, _, n in (cell.partition(":") for cell in given.cells)]
     cells = [Cell(*it, dropout, n) for it in wanted for n in given.threads for dropout in given.dropouts]
+    sign = {**signature(given.device, seed=0, manner=given.manner), **_versions()}
+    sign["lengths"] = "built in" if given.corpus is None else given.corpus.name
+    del sign["threads"]  # each table has its own
+    tried = given.quick or given.manner != given.device  # and no figure to keep
+    folder = given.results or (Path(tempfile.gettempdir()) if tried else None)
     tables = []
     for i, cell in enumerate(cells):
         deadline = began + given.limit - LAST * (len(cells) - i)
@@ -210,13 +215,8 @@ def main() -> None:
         console.print(table(tables[-1]))
         for note in tables[-1]["notes"]:
             console.print(note, markup=False)
+        keep(f"train-{given.device}", {"signature": sign, "tables": tables}, folder)
         _let_go(given.manner)
-    sign = {**signature(given.device, seed=0, manner=given.manner), **_versions()}
-    sign["lengths"] = "built in" if given.corpus is None else given.corpus.name
-    del sign["threads"]  # each table has its own
-    tried = given.quick or given.manner != given.device  # and no figure to keep
-    folder = given.results or (Path(tempfile.gettempdir()) if tried else None)
-    keep(f"train-{given.device}", {"signature": sign, "tables": tables}, folder)
 
 
 if __name__ == "__main__":

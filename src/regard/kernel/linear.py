@@ -1,5 +1,6 @@
-"""A linear map whose backward pass sums the bias's gradient in a kernel made for tall matrices."""
+"""Linear maps whose backward passes sum the biases' gradients in a kernel made for tall matrices."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -14,28 +15,63 @@ N_PARTS = 128  # in which the rows are summed before the parts are
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Gives `x Wᵀ + b`, in autocast's type where that is on; gradients of parameters keep the parameters' type."""
-    return Linear.apply(x, weight, bias)  # pyright: ignore[reportReturnType]
+    return Linear.apply(x, weight, bias, None)  # pyright: ignore[reportReturnType]
+
+
+def joint_linear(x: Tensor, weight: Tensor, bias: Tensor, sizes: Sequence[int]) -> tuple[Tensor, ...]:
+    """Gives `x Wᵀ + b` cut into outputs of these sizes; their gradients are joined without a copy where they can be."""
+    return Linear.apply(x, weight, bias, tuple(sizes))  # pyright: ignore[reportReturnType]
 
 
 class Linear(torch.autograd.Function):
     """Keeps the input and the weight in the type they were multiplied in."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        kind = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else x.dtype
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, sizes: tuple[int, ...] | None
+    ) -> Tensor | tuple[Tensor, ...]:
+        kind = computing_type(x)
         x, w = x.to(kind), weight.to(kind)
         ctx.save_for_backward(x, w)
         ctx.kind = weight.dtype
-        return F.linear(x, w, bias.to(kind))
+        out = F.linear(x, w, bias.to(kind))
+        return out if sizes is None else out.split(sizes, dim=-1)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
+    def backward(ctx: Any, *d_outs: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
         x, w = ctx.saved_tensors
+        d_out = side_by_side(d_outs)
         flat = d_out.reshape(-1, d_out.shape[-1])
         d_x = d_out @ w if ctx.needs_input_grad[0] else None
-        d_weight = flat.T @ x.reshape(-1, x.shape[-1])
-        return d_x, d_weight.to(ctx.kind), column_sums(flat).to(ctx.kind)
+        d_weight = product(flat.T, x.reshape(-1, x.shape[-1]), ctx.kind)
+        return d_x, d_weight, column_sums(flat).to(ctx.kind), None
+
+
+def computing_type(x: Tensor) -> torch.dtype:
+    """Gives the type in which products with x are made here."""
+    return torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else x.dtype
+
+
+def product(a: Tensor, b: Tensor, kind: torch.dtype) -> Tensor:
+    """Gives `a b` in another type, which the product itself writes where it can."""
+    if a.dtype.itemsize == 2 and kind == torch.float32 and a.is_cuda:
+        return torch.mm(a, b, out_dtype=kind)
+    return (a @ b).to(kind)
+
+
+def side_by_side(parts: Sequence[Tensor]) -> Tensor:
+    """Sets tensors beside each other along their features; no copy is made of neighbours in memory."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    at = first.storage_offset()
+    for part in parts:
+        together = part.untyped_storage().data_ptr() == first.untyped_storage().data_ptr()
+        if not (together and part.storage_offset() == at and part.stride() == first.stride() and part.stride(-1) == 1):
+            return torch.cat(parts, dim=-1)
+        at += part.shape[-1]
+    return first.as_strided((*first.shape[:-1], at - first.storage_offset()), first.stride())
 
 
 def column_sums(x: Tensor) -> Tensor:

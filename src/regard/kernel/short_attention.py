@@ -35,7 +35,7 @@ class ShortAttention(torch.autograd.Function):
     def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
         q, k, v, lengths = ctx.saved_tensors
         d_out = _by_rows(d_out)
-        d_q, d_k, d_v = (_beside(x, x.shape[2]) for x in (q, k, v))
+        d_q, d_k, d_v = _gradients(q, k, v)
         _backward[(q.shape[0] * q.shape[1],)](
             *(q, k, v, d_out, d_q, d_k, d_v, lengths, *_strides(q, k, v, d_out, d_q, d_k, d_v)),
             *(*_sizes(q, k, v), ctx.scale),
@@ -52,6 +52,20 @@ def _beside(x: Tensor, n: int) -> Tensor:
     """Makes an empty tensor whose heads lie side by side in each row, as the projections want them."""
     B, H, _, E = x.shape
     return torch.empty(B, n, H, E, dtype=x.dtype, device=x.device).transpose(1, 2)
+
+
+def _gradients(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Makes room for gradients: those of keys and values in one piece, and queries too where a sequence sees itself.
+
+    They come from one product then, whose gradient is to be in one piece.
+    """
+    if k.shape != v.shape:
+        d_q, d_k, d_v = (_beside(x, x.shape[2]) for x in (q, k, v))
+        return d_q, d_k, d_v
+    B, H, K, E = k.shape
+    room = torch.empty(B, K, 3 if q.shape == k.shape else 2, H, E, dtype=k.dtype, device=k.device)
+    *d_q, d_k, d_v = room.transpose(2, 3).transpose(1, 2).unbind(3)  # each (B, H, K, E)
+    return d_q[0] if d_q else _beside(q, q.shape[2]), d_k, d_v
 
 
 def _strides(*tensors: Tensor) -> list[int]:

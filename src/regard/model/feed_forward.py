@@ -6,7 +6,8 @@ from torch import Tensor, nn
 
 from regard.config import choose
 from regard.model.dropout import Dropout
-from regard.model.linear import Linear
+from regard.model.linear import Linear, is_learning
+from regard.model.shard import is_shard
 
 ACTIVATION = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}
 
@@ -25,9 +26,9 @@ class FeedForward(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        x = self.inner(x)
-        if self.activation is F.relu and x.is_cuda and x.dtype.itemsize <= 4 and self.training:
-            from regard.kernel.relu_dropout import relu_dropout  # only there is Triton installed
+        inner, outer = self.inner, self.outer
+        if self.activation is F.relu and self.training and is_learning(x) and not is_shard(inner.weight):
+            from regard.kernel.feed_forward import feed_forward  # only there is Triton installed
 
-            return self.outer(relu_dropout(x, self.dropout.rate))
-        return self.outer(self.dropout(self.activation(x)))
+            return feed_forward(x, inner.weight, inner.bias, outer.weight, outer.bias, self.dropout.rate)
+        return outer(self.dropout(self.activation(inner(x))))

@@ -7,7 +7,7 @@ from torch.testing import assert_close
 from regard.attention import ATTENTION
 from regard.build import REFUSED, build_heads
 from regard.config import HeadsSettings, PartSettings
-from regard.mask import Mask, causal, padding_both
+from regard.mask import Mask, causal, padding, padding_both
 from regard.position import POSITION
 
 from .parts import MASKS, H, K, Q, leaves, make_attention, make_bias, make_inputs
@@ -53,12 +53,19 @@ def test_value_and_gradient_equal_the_definition(name, kind, bias, dtype):
 
 
 def test_causal_and_padded_self_attention_stays_on_flash():
+    q = torch.randn(2, 8, 256, 64, device="cuda", dtype=torch.bfloat16)
+    attention = ATTENTION["scaled_dot"]()
+    lengths = torch.tensor([256, 10], device="cuda")
+    for mask in (Mask(), causal(), causal() & padding_both(lengths, 256)):
+        assert attention.kernel(q, q, q, mask) in {"flash", "cudnn"}
+    assert attention.kernel(q, q, q, padding_both(lengths, 256)) in {"efficient", "cudnn"}
+
+
+def test_short_sequences_get_our_own_kernel():
     q = torch.randn(2, 8, 64, 64, device="cuda", dtype=torch.bfloat16)
     attention = ATTENTION["scaled_dot"]()
-    lengths = torch.tensor([64, 10], device="cuda")
-    for mask in (Mask(), causal(), causal() & padding_both(lengths, 64)):
-        assert attention.kernel(q, q, q, mask) in {"flash", "cudnn"}
-    assert attention.kernel(q, q, q, padding_both(lengths, 64)) in {"efficient", "cudnn"}
+    for mask in (Mask(), causal(), padding(torch.tensor([64, 10], device="cuda"), 64)):
+        assert attention.kernel(q, q, q, mask) == "short"
 
 
 @pytest.mark.parametrize("position", POSITION)

@@ -66,7 +66,7 @@ def test_aligned_files_and_repeats_are_one_text():
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="the corpora are not here")
-@pytest.mark.parametrize("name", CORPORA)
+@pytest.mark.parametrize("name", [name for name in CORPORA if name != "zh-en-back"])  # which is made of others
 def test_licences_are_those_that_the_corpus_names(name):
     told = (DATA / name / "README.md").read_text(encoding="utf-8").lower()
     for licence in CORPORA[name].licence.removesuffix(" FR").split(", "):

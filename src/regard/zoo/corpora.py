@@ -46,6 +46,11 @@ CORPORA = {
     ),
     "zh-en-bible": Corpus("verses", "public domain, CC0", "Chinese Union Version (1919); Berean Standard Bible (CC0)"),
     "zh-en-cedict": Corpus("dictionary entries", "CC BY-SA 4.0", "CC-CEDICT, MDBG (https://cc-cedict.org)"),
+    "zh-en-back": Corpus(
+        "everyday English sentences, put into Chinese by the model en-zh",
+        "CC BY 2.0 FR",
+        "Tatoeba (https://tatoeba.org) and its contributors",
+    ),
     "de-en-tatoeba": Corpus("everyday sentences", "CC BY 2.0 FR", "Tatoeba (https://tatoeba.org) and its contributors"),
     "fr-en-tatoeba": Corpus("everyday sentences", "CC BY 2.0 FR", "Tatoeba (https://tatoeba.org) and its contributors"),
 }

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from regard.model.packed import Int8Linear, TransposedLinear
+from regard.model.packed import Int8Linear, TransposedLinear, replace_linears, restore_linears
 
 from ..parts import noise
 
@@ -27,3 +27,17 @@ def test_int8_rounds_each_output_by_its_own_scale(bias):
 
 def test_int8_of_zeros_is_zeros():
     assert_close(Int8Linear(torch.zeros(3, 4), None)(torch.randn(2, 4)), torch.zeros(2, 3))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_restored_maps_are_those_that_the_8_bit_numbers_stand_for(bias):
+    """Rounded once, they are their own rounding."""
+    torch.manual_seed(0)
+    exact = torch.nn.Sequential(torch.nn.Linear(6, 5, bias), torch.nn.Sequential(torch.nn.Linear(5, 4, bias)))
+    exact.requires_grad_(False)
+    scales = [layer.weight.abs().amax(dim=1, keepdim=True) / 127 for layer in (exact[0], exact[1][0])]
+    expected = [(layer.weight / s).round() * s for layer, s in zip((exact[0], exact[1][0]), scales, strict=True)]
+    restored = restore_linears(replace_linears(exact))
+    for layer, weight in zip((restored[0], restored[1][0]), expected, strict=True):
+        assert_close(layer.weight, weight)
+        assert type(layer) is torch.nn.Linear and (layer.bias is not None) == bias

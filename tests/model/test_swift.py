@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from regard.batch import BOS, make_source
+from regard.batch import BOS, make_batch, make_source
 from regard.build import build_model
 from regard.config import DecodeSettings, ModelSettings, PartSettings
 from regard.decode import SEARCH
@@ -123,7 +123,13 @@ def test_packing_leaves_the_model_alone():
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"position": PartSettings("rotary")}, {"family": "recurrent", "position": PartSettings("none")}]
+    "settings",
+    [
+        {},
+        {"position": PartSettings("rotary")},
+        {"position": PartSettings("t5"), "d_embedding": 5},
+        {"family": "recurrent", "position": PartSettings("none")},
+    ],
 )
 @pytest.mark.parametrize("switch", ["0", "1"])
 def test_int8_stays_near_for_every_family(settings, switch, monkeypatch):
@@ -140,3 +146,12 @@ def test_the_recurrent_family_is_quantised_too():
     small = swift(model, "int8")
     assert isinstance(small, Recurrent)
     assert type(small.mix).__name__ == "Int8Linear"
+
+
+@pytest.mark.parametrize("double", [True, False])
+def test_the_plain_model_is_still_there(double):
+    model = made().double() if double else made()
+    packed, batch = swift(model), make_batch(SRC, SRC)
+    assert packed is not model and model.plain() is model
+    with torch.no_grad():
+        assert_close(packed.plain()(batch), model(batch))

@@ -108,6 +108,9 @@ class LeanTransformer(Seq2Seq):
         if precision == "int8":
             replace_linears(model.encoder)
 
+    def plain(self) -> Seq2Seq:
+        return self.model
+
     def features(self, batch: Batch) -> Float[Tensor, "B T D"]:
         return self.model.features(batch)
 

@@ -70,6 +70,9 @@ class NativeTransformer(Seq2Seq):
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (self.model, self.precision)  # an address means nothing to a copy
 
+    def plain(self) -> Seq2Seq:
+        return self.model
+
     def features(self, batch: Batch) -> Float[Tensor, "B T D"]:
         return self.model.features(batch)
 

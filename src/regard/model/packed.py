@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from regard.model.factored import FactoredTable
+
 # Without 8-bit dot-product instructions, sums of two products may overflow 16 bits unless activations use 7.
 SEVEN_BITS = not torch.backends.cpu.get_cpu_capability().startswith("AVX512")
 
@@ -45,15 +47,34 @@ class Int8Linear(nn.Module):
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D2"]:
         return torch.ops.quantized.linear_dynamic(x, self.packed, SEVEN_BITS)
 
+    def restored(self) -> nn.Linear:
+        """Gives the map that the 8-bit numbers stand for, which takes x as it is."""
+        rounded, bias = torch.ops.quantized.linear_unpack(self.packed)
+        linear = nn.Linear(self.in_features, len(rounded), bias is not None, device="meta")
+        linear.weight = nn.Parameter(rounded.dequantize(), requires_grad=False)
+        if bias is not None:
+            linear.bias = nn.Parameter(bias, requires_grad=False)
+        return linear
+
 
 PACKED = {"float32": TransposedLinear, "int8": Int8Linear}
 
 
 def replace_linears(module: nn.Module) -> nn.Module:
-    """Puts an 8-bit map in the place of every linear map of a module."""
+    """Puts an 8-bit map in the place of every linear map of a module; one inside a table is part of the table."""
     for name, child in module.named_children():
         if isinstance(child, nn.Linear):
             setattr(module, name, Int8Linear(child.weight, child.bias))
-        else:
+        elif not isinstance(child, FactoredTable):
             replace_linears(child)
+    return module
+
+
+def restore_linears(module: nn.Module) -> nn.Module:
+    """Puts a float map in the place of every 8-bit one."""
+    for name, child in module.named_children():
+        if isinstance(child, Int8Linear):
+            setattr(module, name, child.restored())
+        else:
+            restore_linears(child)
     return module

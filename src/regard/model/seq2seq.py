@@ -28,6 +28,10 @@ class Seq2Seq(nn.Module, ABC):
     output: Output
     limit: int | None = None  # tokens that a target may have, where positions end
 
+    def plain(self) -> "Seq2Seq":
+        """Gives the model of plain modules that this one decodes as: itself, unless it was packed for speed."""
+        return self
+
     @abstractmethod
     def features(self, batch: Batch) -> Float[Tensor, "B T D"]:
         """Gives the vectors from which the next target tokens are read, the tokens before them given."""

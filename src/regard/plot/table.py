@@ -29,7 +29,7 @@ CAPTION = (
     "distance: spread of PE(p)·PE(q) at equal p − q; symmetric: against PE(q)·PE(p); linear shift: residual of one "
     "matrix that takes PE(p) to PE(p + 1)."
 )
-_QUIET: Any = {
+QUIET: Any = {
     "box": SIMPLE_HEAD,
     "title_justify": "left",
     "caption_justify": "left",
@@ -42,7 +42,7 @@ _QUIET: Any = {
 
 def regression_table(result: Regression) -> Table:
     """Lists the three poolings and their errors."""
-    table = Table(title=f"Kernel regression, {len(result.x)} points, seed {result.seed}", **_QUIET)
+    table = Table(title=f"Kernel regression, {len(result.x)} points, seed {result.seed}", **QUIET)
     for column in ("pooling", "w", "mean squared error"):
         table.add_column(column, justify="left" if column == "pooling" else "right")
     table.add_row("average of all points", "–", f"{result.average.error:.4f}")
@@ -54,7 +54,7 @@ def regression_table(result: Regression) -> Table:
 def scores_table(study: ScoresStudy) -> Table:
     """Lists what each score made of the same vectors."""
     title = f"The same {len(study.queries)} queries and {len(study.keys)} keys, width {study.width}, seed {study.seed}"
-    table = Table(title=title, **_QUIET)
+    table = Table(title=title, **QUIET)
     for column in ("score", "mean", "std", "entropy of weights", "largest weight"):
         table.add_column(column, justify="left" if column == "score" else "right")
     for report in study.scores:
@@ -65,7 +65,7 @@ def scores_table(study: ScoresStudy) -> Table:
 
 def variances_table(study: ScoresStudy) -> Table:
     """Lists what the width does to dot products of unit-variance vectors."""
-    table = Table(title="Why √d: dot products of unit-variance vectors", **_QUIET)
+    table = Table(title="Why √d: dot products of unit-variance vectors", **QUIET)
     for column in ("width", "variance of qᵀk", "… of qᵀk/√d", "largest weight", "… scaled", "α(1 − α)", "… scaled"):
         table.add_column(column, justify="right")
     for v in study.variances:
@@ -76,7 +76,7 @@ def variances_table(study: ScoresStudy) -> Table:
 
 def positions_table(reports: list[PositionReport], length: int, width: int) -> Table:
     """Lists the laws for each scheme, side by side, narrow enough for 80 columns."""
-    table = Table(title=f"Laws of positions at length {length}, width {width}", caption=CAPTION, **_QUIET)
+    table = Table(title=f"Laws of positions at length {length}, width {width}", caption=CAPTION, **QUIET)
     table.add_column("scheme", no_wrap=True)
     for title in (*LAWS.values(), "param-\neters"):
         table.add_column(title, justify="right", no_wrap=True)
@@ -88,7 +88,7 @@ def positions_table(reports: list[PositionReport], length: int, width: int) -> T
 
 def facts_table(report: PositionReport) -> Table:
     """Lists what is worth knowing of one scheme beyond the laws."""
-    table = Table(title=f"More about {report.name}", **_QUIET, show_header=False)
+    table = Table(title=f"More about {report.name}", **QUIET, show_header=False)
     table.add_row(
         "acts on",
         {"embed": "token vectors", "rotate": "queries and keys", "bias": "scores"}.get(report.door, "nothing"),
@@ -117,7 +117,7 @@ def facts_table(report: PositionReport) -> Table:
 
 def result_table(result: Scores) -> Table:
     """Lists scores with what they were measured by."""
-    table = Table(title=f"{result.n:,} sentences", **_QUIET)
+    table = Table(title=f"{result.n:,} sentences", **QUIET)
     for column in ("score", "value", "signature"):
         table.add_column(column, justify="right" if column == "value" else "left")
     table.add_row("BLEU", f"{result.bleu:.2f}", result.bleu_signature)
@@ -127,7 +127,7 @@ def result_table(result: Scores) -> Table:
 
 def info_table(found: dict[str, Any]) -> Table:
     """Lists what a model is."""
-    table = Table(title="Model", show_header=False, **_QUIET)
+    table = Table(title="Model", show_header=False, **QUIET)
     form = f"{found['precision']}, {found['bytes'] / 2**20:.1f} MiB in {found['shards']} file"
     table.add_row("parameters", f"{found['parameters']:,} as {form}{'s' * (found['shards'] > 1)}")
     table.add_row("pieces", f"{found['vocabulary']['src']:,} source, {found['vocabulary']['tgt']:,} target")
@@ -142,7 +142,7 @@ def info_table(found: dict[str, Any]) -> Table:
 def models_table(entries: list[Entry]) -> Table:
     """Lists the models that come with the package, and below them their licences, which may be many."""
     licences = "\n".join(f"{each.name}: {each.licence or 'no licence is named'}" for each in entries)
-    table = Table(title="Models that come with the package", caption=f"Licences\n{licences}", **_QUIET)
+    table = Table(title="Models that come with the package", caption=f"Licences\n{licences}", **QUIET)
     for column in ("name", "from", "to", "family", "parameters", "MiB", "BLEU"):
         right = column in {"parameters", "MiB", "BLEU"}
         table.add_column(column, justify="right" if right else "left", no_wrap=True)

@@ -33,8 +33,8 @@ def print_json(result: Any) -> None:
 
 
 def print_tables(*tables: Table) -> None:
-    """Prints tables for people."""
-    console = Console()
+    """Prints tables for people; brackets and colons in somebody's words are just that."""
+    console = Console(markup=False, emoji=False)
     for table in tables:
         console.print(table)
         console.print()
@@ -61,7 +61,7 @@ def writing(output: Path | None) -> Iterator[Callable[[str], None]]:
 
 def say(message: str) -> None:
     """Says a sentence on the error stream."""
-    Console(stderr=True, soft_wrap=True).print(message)
+    Console(stderr=True, soft_wrap=True, emoji=False).print(message)
 
 
 def escaped(text: str) -> str:

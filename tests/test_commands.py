@@ -11,7 +11,7 @@ import pytest
 
 import regard.cli
 from regard.cli import main
-from regard.cli.translate import _pairs, _picked
+from regard.cli.translate import _pairs, picked
 from regard.decode.translation import Alternative, Translation
 from regard.zoo.find import present
 
@@ -249,13 +249,13 @@ def home(tmp_path_factory, trained):
 
 
 def test_without_a_model_one_is_picked_by_the_text_and_said_on_stderr(home, capsys):
-    folder, lines = _picked(None, None, iter(["", "I like music.", "介绍"]), home)
+    folder, lines = picked(None, None, iter(["", "I like music.", "介绍"]), home)
     assert folder == home / "en-zh"
     assert list(lines) == ["", "I like music.", "介绍"]
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err == "translating with the bundled model en-zh\n"
-    assert _picked("zh", "en", iter(["x"]), home)[0] == home / "zh-en"
+    assert picked("zh", "en", iter(["x"]), home)[0] == home / "zh-en"
 
 
 @pytest.mark.parametrize("text", ["介绍一下西安", "Introduce Xi'an"])

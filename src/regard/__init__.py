@@ -14,11 +14,16 @@ _HOMES = {
     "Mask": "regard.mask",
     "MultiHeadAttention": "regard.model",
     "Settings": "regard.config",
+    "Trace": "regard.trace",
+    "Traced": "regard.trace",
     "Translator": "regard.decode.translator",
     "build_heads": "regard.build",
     "build_model": "regard.build",
     "load": "regard.decode.load",
+    "load_trace": "regard.trace",
     "mask": None,
+    "trace": None,
+    "traced": "regard.trace",
 }
 
 __all__ = [
@@ -29,15 +34,20 @@ __all__ = [
     "MultiHeadAttention",
     "PartSettings",
     "Settings",
+    "Trace",
+    "Traced",
     "Translator",
     "build_heads",
     "build_model",
     "load",
+    "load_trace",
     "mask",
+    "trace",
+    "traced",
 ]
 
 if TYPE_CHECKING:
-    from regard import mask
+    from regard import mask, trace
     from regard.attention import ATTENTION
     from regard.build import build_heads, build_model
     from regard.config import HeadsSettings, PartSettings, Settings
@@ -46,6 +56,7 @@ if TYPE_CHECKING:
     from regard.mask import Mask
     from regard.model import MultiHeadAttention
     from regard.position import POSITION
+    from regard.trace import Trace, Traced, load_trace, traced
 
 
 def __getattr__(name: str) -> Any:

@@ -450,6 +450,24 @@ def test_same_width_says_both_widths():
         same_width(torch.zeros(2, 3), torch.zeros(2, 5), "a test")
 
 
+@pytest.mark.parametrize("name", ATTENTION)
+def test_one_head_alone_is_that_head_among_all(name):
+    attention, (q, k, _) = make_attention(name), make_inputs(name)
+    every = attention.weights(q, k)
+    for h in range(H):
+        alone = attention.head(h)
+        torch.testing.assert_close(alone.weights(q[:, h : h + 1], k[:, h : h + 1]), every[:, h : h + 1])
+    torch.testing.assert_close(attention.weights(q, k), every)  # which has lost none of its own
+
+
+def test_a_parameter_of_all_heads_goes_with_each():
+    shared = ATTENTION["gaussian"](n_heads=1).double()
+    with torch.no_grad():
+        shared.w.fill_(0.7)
+    q, k, _ = make_inputs("gaussian")
+    torch.testing.assert_close(shared.head(2).weights(q[:, 2:3], k[:, 2:3]), shared.weights(q, k)[:, 2:3])
+
+
 WITHOUT_TYPE_HOOK = """
 import torch
 from regard.attention import ATTENTION

@@ -1,6 +1,7 @@
 """The attention contract: what it is (`weights`) beside how it is done fast (`forward`)."""
 
 from abc import ABC, abstractmethod
+from copy import copy
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -69,6 +70,16 @@ class Attention(nn.Module, ABC):
         if bias is not None:
             scores = scores + bias.to(scores.dtype)
         return masked_softmax(scores, mask.tile(range(q.shape[2]), range(k.shape[2]), q.device))
+
+    def head(self, head: int) -> "Attention":
+        """Gives one head alone, for queries and keys with that head only.
+
+        Parameters have a row for each head or one for all; an attention with others overrides this.
+        """
+        alone = copy(self)
+        rows = {name: p if p is None or len(p) == 1 else p[head : head + 1] for name, p in self._parameters.items()}
+        alone._parameters = rows  # pyright: ignore[reportAttributeAccessIssue]
+        return alone
 
     def dropout_now(self) -> float:
         """Gives the share of weights to drop in this call: none outside training (S2.4)."""

@@ -3,8 +3,9 @@
 # Commands stand in the help in the order in which they are brought in here.
 from regard.cli import train  # isort: skip
 from regard.cli import translate  # isort: skip
+from regard.cli import trace  # isort: skip
 from regard.cli import models  # isort: skip
 from regard.cli import studies  # isort: skip
 from regard.cli.app import app, main
 
-__all__ = ["app", "main", "models", "studies", "train", "translate"]
+__all__ = ["app", "main", "models", "studies", "trace", "train", "translate"]

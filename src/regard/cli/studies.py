@@ -22,14 +22,14 @@ def regression(
     out: Out = None,
 ) -> None:
     """Attention as kernel regression: average, fixed and learned Gaussian pooling of the same points."""
-    _check_out(out)
+    check_out(out)
     from regard.study.regression import run_regression
 
     result = run_regression(n_train=points, noise=noise, steps=steps, seed=seed)
     if out is not None:
         from regard.plot.regression import draw_regression
 
-        _save(draw_regression(result), out)
+        keep_figure(draw_regression(result), out)
     if json_:
         return print_json(result)
     from regard.plot.table import regression_table
@@ -47,14 +47,14 @@ def scores(
     out: Out = None,
 ) -> None:
     """What each score makes of the same queries and keys, and why the dot product is divided by √d."""
-    _check_out(out)
+    check_out(out)
     from regard.study.scores import run_scores
 
     study = run_scores(queries.split(), keys.split(), width, seed)
     if out is not None:
         from regard.plot.scores import draw_scores
 
-        _save(draw_scores(study), out)
+        keep_figure(draw_scores(study), out)
     if json_:
         return print_json(study)
     from regard.plot.table import scores_table, variances_table
@@ -72,7 +72,7 @@ def positions(
     out: Out = None,
 ) -> None:
     """What position schemes satisfy and what not: unique, bounded, shift by a linear map, and more."""
-    _check_out(out)
+    check_out(out)
     from regard.config import choose
     from regard.position import POSITION
     from regard.study.positions import run_positions
@@ -84,7 +84,7 @@ def positions(
     if out is not None:
         from regard.plot.positions import draw_positions
 
-        _save(draw_positions(reports), out)
+        keep_figure(draw_positions(reports), out)
     if json_:
         return print_json({"length": length, "width": width, "base": base, "schemes": reports})
     from regard.plot.table import facts_table, positions_table
@@ -93,7 +93,7 @@ def positions(
     print_tables(positions_table(reports, length, width), *facts)
 
 
-def _check_out(out: Path | None) -> None:
+def check_out(out: Path | None) -> None:
     """Refuses a figure that could not be saved before anything is computed."""
     if out is None:
         return
@@ -106,7 +106,7 @@ def _check_out(out: Path | None) -> None:
     check_ending(out)
 
 
-def _save(figure: "Figure", out: Path) -> None:
+def keep_figure(figure: "Figure", out: Path) -> None:
     from regard.plot.figure import save_figure
 
     save_figure(figure, out)

@@ -44,12 +44,12 @@ def translate(
     from regard.text.lines import read_lines
 
     lines = iter(text) if text else read_lines(input_)
-    folder, lines = (model, lines) if model is not None else _picked(src, tgt, lines)
+    folder, lines = (model, lines) if model is not None else picked(src, tgt, lines)
     from regard.decode.load import load
 
     translator = load(folder, precision, device)
-    _check_languages(translator, src, tgt)
-    chosen = _decoding(translator.settings, beam, n_best, set_)
+    check_languages(translator, src, tgt)
+    chosen = decoding(translator.settings, beam, n_best, set_)
     if pairs:
         lines, originals = tee(lines)
         made = _pairs(_behind_bar(translator, lines, chosen), originals, tag)
@@ -75,7 +75,7 @@ def evaluate(
     from regard.decode.load import load
 
     translator = load(model, precision, device)
-    result = scored(translator, data, reverse, _decoding(translator.settings, beam, None, set_))
+    result = scored(translator, data, reverse, decoding(translator.settings, beam, None, set_))
     if json_:
         return print_json(result)
     from regard.plot.table import result_table
@@ -99,7 +99,7 @@ def _behind_bar(translator: Any, lines: Iterable[str], chosen: Any) -> Iterable[
     return with_bar(translator.stream(lines, chosen), None, "translating")
 
 
-def _picked(src: str | None, tgt: str | None, lines: Iterable[str], home: Path = HOME) -> tuple[Path, Iterator[str]]:
+def picked(src: str | None, tgt: str | None, lines: Iterable[str], home: Path = HOME) -> tuple[Path, Iterator[str]]:
     """Gives the bundled model that suits, and the lines as they were."""
     from regard.zoo.pick import peek, pick
 
@@ -109,7 +109,7 @@ def _picked(src: str | None, tgt: str | None, lines: Iterable[str], home: Path =
     return home / name, lines
 
 
-def _check_languages(translator: Any, src: str | None, tgt: str | None) -> None:
+def check_languages(translator: Any, src: str | None, tgt: str | None) -> None:
     """Refuses a model that is said to know another language than it does."""
     known = {"--from": (src, translator.src_lang), "--to": (tgt, translator.tgt_lang)}
     for option, (said, found) in known.items():
@@ -117,7 +117,7 @@ def _check_languages(translator: Any, src: str | None, tgt: str | None) -> None:
             raise ValueError(f"the model's own language must be meant by {option}, {found}, got {said}: leave it out")
 
 
-def _decoding(default: Any, beam: int | None, n_best: int | None, set_: list[str] | None) -> Any:
+def decoding(default: Any, beam: int | None, n_best: int | None, set_: list[str] | None) -> Any:
     """Gives decoding settings: the model's own, with what the command line says otherwise."""
     from dataclasses import asdict
 

@@ -4,7 +4,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
+from typing import Literal, overload
 
+import regard
 from regard.batch import make_source
 from regard.checkpoint import Checkpoint
 from regard.config import DecodeSettings, choose
@@ -47,11 +49,37 @@ class Translator:
         languages = made.data.src_lang, made.data.tgt_lang
         return cls(checkpoint.model, checkpoint.tokenizer, made.decode, *languages, made.text.max_len)
 
+    @overload
     def translate(
         self, texts: Sequence[str] | str, settings: DecodeSettings | None = None, prefix: str = ""
-    ) -> list[Translation]:
-        """Translates one text or several; each translation begins with the prefix."""
-        return list(self.stream([texts] if isinstance(texts, str) else texts, settings, prefix))
+    ) -> list[Translation]: ...
+
+    @overload
+    def translate(
+        self,
+        texts: Sequence[str] | str,
+        settings: DecodeSettings | None = None,
+        prefix: str = "",
+        *,
+        trace: Literal[True],
+    ) -> "list[regard.Traced]": ...
+
+    def translate(
+        self,
+        texts: Sequence[str] | str,
+        settings: DecodeSettings | None = None,
+        prefix: str = "",
+        *,
+        trace: bool = False,
+    ) -> "list[Translation] | list[regard.Traced]":
+        """Translates one text or several; each translation begins with the prefix.
+
+        With `trace` each comes with all that can be seen in the run that made it.
+        """
+        texts = [texts] if isinstance(texts, str) else texts
+        if trace:
+            return regard.traced(self, texts, settings, prefix)  # its room comes after this one: by the front door
+        return list(self.stream(texts, settings, prefix))
 
     def stream(
         self,
@@ -69,10 +97,11 @@ class Translator:
         forced = self.tokenizer.encode(prefix, "tgt") if prefix else []
         lines, first = iter(lines), 1
         while window := list(islice(lines, WINDOW)):
-            yield from self._translate(self._parts(window, first), settings, forced, tick or _ignore)
+            texts = self.parts(window, first)
+            yield from self.joined(texts, self.find(texts, settings, forced, tick or _ignore), settings)
             first += len(window)
 
-    def _parts(self, texts: Sequence[str], first: int) -> list[list[list[int]]]:
+    def parts(self, texts: Sequence[str], first: int) -> list[list[list[int]]]:
         """Gives the ids of each text: one part, several where it is too long, none where it is empty."""
         encoded = self.tokenizer.encode_batch(texts, "src")
         return [
@@ -90,19 +119,25 @@ class Translator:
             raise ValueError(f"line {line}: {error}") from error
         return [ids for ids in self.tokenizer.encode_batch(parts, "src") if ids]
 
-    def _translate(
+    def find(
         self, texts: list[list[list[int]]], settings: DecodeSettings, forced: list[int], tick: Tick
-    ) -> Iterator[Translation]:
-        """Finds translations of texts in parts; the first part of each begins with the forced ids."""
+    ) -> list[list[Hypothesis]]:
+        """Finds hypotheses of each part of each text; the first part of a text begins with the forced ids."""
         parts = [part for text in texts for part in text]
         begins = [place == 0 for text in texts for place in range(len(text))]
         found: list[list[Hypothesis]] = [[] for _ in parts]
         tick(sum(not text for text in texts))
-        for batch in length_sorted([len(part) + 1 for part in parts], settings.batch_tokens):
+        for batch in batches(parts, settings.batch_tokens):
             prefixes = [forced if begins[i] else [] for i in batch]
             for i, hypotheses in zip(batch, self._search([parts[i] for i in batch], settings, prefixes), strict=True):
                 found[i] = hypotheses
             tick(sum(begins[i] for i in batch))
+        return found
+
+    def joined(
+        self, texts: list[list[list[int]]], found: list[list[Hypothesis]], settings: DecodeSettings
+    ) -> Iterator[Translation]:
+        """Makes one translation of each text from what was found for its parts."""
         separator = "" if language(self.tgt_lang) in WRITTEN_WITHOUT_SPACES else " "
         rest = iter(found)
         for text in texts:
@@ -117,6 +152,11 @@ class Translator:
             return choose(SEARCH, settings.method, "method")(
                 self.model, make_source(parts).to(device), settings, prefixes
             )
+
+
+def batches(parts: Sequence[Sequence[int]], batch_tokens: int) -> Iterator[list[int]]:
+    """Tells which parts are searched together, each closed by EOS."""
+    return length_sorted([len(part) + 1 for part in parts], batch_tokens)
 
 
 def length_sorted(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:

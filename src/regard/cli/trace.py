@@ -1,0 +1,148 @@
+"""The command that looks inside a run: trace."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from regard.cli.app import Device, From, Json, Precision, SetDecode, To, app
+from regard.cli.translate import BEAM, MODEL, check_languages, decoding, picked
+from regard.plot.terminal import escaped, print_json, print_tables, say
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from regard.trace import Trace
+
+FILE = ".safetensors"
+OUT = "Save the trace (.safetensors) or a figure of it (.png, .svg or .pdf)."
+FIGURE = "What the figure shows: words, heads, tree, entropy or norms."
+HEAD = "One head, as kind:layer:head, such as cross:1:0; kinds are encoder, decoder and cross."
+TERMS = "What the head's scores are made of, instead of its weights."
+
+
+@app.command()
+def trace(
+    text: Annotated[str, typer.Argument(help="A sentence.")],
+    model: Annotated[str | None, typer.Option("--model", "-m", help=MODEL, show_default="by the text")] = None,
+    src: From = None,
+    tgt: To = None,
+    beam: Annotated[int | None, typer.Option(help=BEAM)] = None,
+    set_: SetDecode = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help=OUT)] = None,
+    figure: Annotated[str, typer.Option(help=FIGURE)] = "words",
+    head: Annotated[str | None, typer.Option(help=HEAD)] = None,
+    terms: Annotated[bool, typer.Option("--terms", help=TERMS)] = False,
+    precision: Precision = "float32",
+    device: Device = "cpu",
+    json_: Json = False,
+) -> None:
+    """Translates a sentence and shows what each output word looked at, on the run itself."""
+    _check_asked(out, figure, head, terms)
+    place = None if head is None else _place(head)
+    folder, _ = (model, []) if model is not None else picked(src, tgt, iter([text]))
+    from regard.decode.load import load
+
+    translator = load(folder, precision, device)
+    check_languages(translator, src, tgt)
+    if len(parts := translator.parts([text], 1)[0]) != 1:
+        got = f"{len(parts)} parts" if parts else repr(text)
+        raise ValueError(f"a text to trace must have words, and no more than the model reads at once, got {got}")
+    seen = translator.translate(text, decoding(translator.settings, beam, None, set_), trace=True)[0].trace
+    if out is not None:
+        _keep(seen, out, figure, place, terms)
+    if place is not None:
+        return _show_head(seen, place, terms, json_)
+    _show_all(seen, json_)
+
+
+def _check_asked(out: Path | None, figure: str, head: str | None, terms: bool) -> None:
+    """Refuses what could not be done before anything is computed."""
+    if terms and head is None:
+        raise ValueError("--terms are those of one head, got none: add --head, such as --head encoder:0:0")
+    if out is None:
+        return
+    if out.suffix.lower() == FILE:
+        if not out.parent.is_dir():
+            raise ValueError(f"the folder for {out.name!r} does not exist: {out.parent}")
+        return
+    from regard.cli.studies import check_out
+
+    try:
+        check_out(out)
+    except ValueError as error:
+        raise ValueError(f"{error}; a trace itself ends in {FILE}") from error
+    from regard.config import choose
+    from regard.plot.traces import FIGURES
+
+    choose(FIGURES, figure, "figure")
+
+
+def _place(head: str) -> tuple[str, int, int]:
+    """Reads kind:layer:head."""
+    parts = head.split(":")
+    if len(parts) != 3 or not (parts[1].isdecimal() and parts[2].isdecimal()):
+        raise ValueError(f"a head must be named kind:layer:head, such as cross:1:0, got {head!r}")
+    return parts[0], int(parts[1]), int(parts[2])
+
+
+def _keep(seen: "Trace", out: Path, figure: str, place: tuple[str, int, int] | None, terms: bool) -> None:
+    """Saves the trace itself, or draws what is asked for."""
+    if out.suffix.lower() == FILE:
+        seen.save(out)
+        return say(f"[dim]trace saved as[/] {escaped(str(out))}")
+    from regard.cli.studies import keep_figure
+
+    keep_figure(_drawn(seen, figure, place, terms), out)
+
+
+def _drawn(seen: "Trace", figure: str, place: tuple[str, int, int] | None, terms: bool) -> "Figure":
+    from regard.plot.traces import FIGURES, head_figure, terms_figure
+
+    if place is None:
+        return FIGURES[figure](seen)
+    kind, layer, head = place
+    draw = terms_figure if terms else head_figure
+    return draw(seen, seen.look(kind, layer), head)
+
+
+def _show_head(seen: "Trace", place: tuple[str, int, int], terms: bool, json_: bool) -> None:
+    """Prints one head as numbers."""
+    from regard.plot.head_numbers import numbers_table, terms_tables
+    from regard.plot.traces import sides
+
+    kind, layer, head = place
+    look = seen.look(kind, layer)
+    rows, columns = sides(seen, kind)
+    said: dict[str, Any] = {"kind": kind, "layer": layer, "head": head, "queries": rows, "keys": columns}
+    if terms:
+        split = look.terms(head)
+        return print_json({**said, "terms": split}) if json_ else print_tables(*terms_tables(split, rows, columns))
+    weights = look.weights(head)
+    if json_:
+        return print_json({**said, "weights": weights})
+    print_tables(numbers_table(weights, rows, columns, f"{kind} layer {layer}, head {head}"))
+
+
+def _show_all(seen: "Trace", json_: bool) -> None:
+    """Prints a trace for people."""
+    from regard.trace.summary import look_across, summarise
+
+    summary = summarise(seen)
+    if json_:
+        return print_json(summary)
+    from regard.plot.looked_at_table import looked_at_table
+    from regard.plot.spread_table import spread_table
+    from regard.plot.steps_table import steps_table
+
+    looked = look_across(seen)
+    source, output = [word.text for word in looked.source], [word.text for word in looked.output]
+    title = f"{seen.text} → {seen.output}"
+    tables = [looked_at_table(looked.shares.numpy(), source, output, title=title)]
+    print_tables(*tables, steps_table(seen.steps), spread_table(summary.spread))
+    checks = summary.checks
+    print(
+        f"shares are means over all {sum(look.n_heads for look in seen.cross)} heads of cross attention; "
+        f"weights @ v differ from the layers' output by {checks.weights:.1e} at most, "
+        f"log-probabilities from the search's own by {checks.log_prob:.1e}"
+    )

@@ -1,0 +1,102 @@
+"""Parts of a trace as notes and tensors, which a file can hold."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from regard.attention import ATTENTION, Attention
+from regard.build import build_part
+from regard.config import PartSettings, choose
+from regard.mask import Mask
+from regard.trace.flow import Flow
+from regard.trace.tree import Tree
+
+
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """What JSON can hold, and tensors by their names."""
+
+    notes: dict[str, Any]
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+
+    def under(self, name: str) -> dict[str, Tensor]:
+        """Gives the tensors with a name before theirs."""
+        return {f"{name}.{key}": tensor for key, tensor in self.tensors.items()}
+
+
+def below(tensors: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
+    """Gives back what `under` named."""
+    return {key.removeprefix(name + "."): x for key, x in tensors.items() if key.startswith(name + ".")}
+
+
+def present(**tensors: Tensor | None) -> dict[str, Tensor]:
+    """Leaves out what is not there."""
+    return {name: tensor for name, tensor in tensors.items() if tensor is not None}
+
+
+def store_mask(mask: Mask) -> Stored:
+    """Takes a mask apart."""
+    notes = {"n_keys": mask.n_keys, "causal": mask.causal, "window": mask.window, "offset": mask.offset}
+    lengths = {"key_lengths": mask.key_lengths, "query_lengths": mask.query_lengths}
+    return Stored({**notes, "sighted": mask.sighted}, present(**lengths, allowed=mask.allowed))
+
+
+def restore_mask(notes: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Mask:
+    """Puts a mask together again."""
+    parts: dict[str, Any] = {**notes, **tensors}
+    return Mask(**parts)
+
+
+def store_attention(attention: Attention) -> Stored:
+    """Names an attention by its place in the table, and keeps its parameters."""
+    names = [name for name, each in ATTENTION.items() if each is type(attention)]
+    if not names:
+        kind = type(attention).__name__
+        raise ValueError(f"an attention must stand in the table ATTENTION to be saved in a trace, got {kind}: add it")
+    return Stored({"name": names[0]}, dict(attention.named_parameters()))
+
+
+def restore_attention(
+    notes: Mapping[str, Any], tensors: Mapping[str, Tensor], sizes: tuple[int, int, int]
+) -> Attention:
+    """Makes an attention for so many heads, queries and keys of these widths, with its old parameters."""
+    choose(ATTENTION, notes["name"], "attention")
+    n_heads, d_query, d_key = sizes
+    named = {"n_heads": n_heads, "d_query": d_query, "d_key": d_key}
+    attention = build_part(ATTENTION, PartSettings(notes["name"]), "attention", named).eval()
+    for name, tensor in tensors.items():
+        setattr(attention, name, nn.Parameter(tensor, requires_grad=False))  # of whatever size it was built with
+    return attention
+
+
+def store_tree(tree: Tree) -> Stored:
+    """Takes a tree apart."""
+    arrays = {"parents": tree.parents, "tokens": tree.tokens, "gains": tree.gains, "fates": tree.fates}
+    notes = {"best": tree.best, "length_penalty": tree.length_penalty}
+    pieces = {str(token): piece for token, piece in tree.pieces.items()}
+    return Stored({**notes, "pieces": pieces}, {name: torch.from_numpy(x) for name, x in arrays.items()})
+
+
+def restore_tree(notes: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Tree:
+    """Puts a tree together again."""
+    arrays: dict[str, np.ndarray] = {name: tensors[name].numpy() for name in ("parents", "tokens", "gains", "fates")}
+    pieces = {int(token): piece for token, piece in notes["pieces"].items()}
+    return Tree(**arrays, pieces=pieces, best=notes["best"], length_penalty=notes["length_penalty"])
+
+
+def store_flows(flows: Iterable[Flow]) -> Stored:
+    """Takes the norms of the stream apart."""
+    stored = Stored({"flows": []})
+    for number, flow in enumerate(flows):
+        stored.notes["flows"].append([flow.stack, flow.layer, flow.sublayer])
+        stored.tensors[str(number)] = torch.stack([flow.before, flow.update, flow.after])
+    return stored
+
+
+def restore_flows(notes: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> tuple[Flow, ...]:
+    """Puts the norms of the stream together again."""
+    return tuple(Flow(*where, *tensors[str(number)].unbind(0)) for number, where in enumerate(notes["flows"]))

@@ -1,0 +1,126 @@
+"""Everything that can be seen in one run."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import isnan, nan
+from os import PathLike
+
+from regard.config import DecodeSettings, choose
+from regard.trace.flow import Flow
+from regard.trace.interop import Attentions, make_attentions
+from regard.trace.look import KINDS, Look
+from regard.trace.tree import Tree
+
+
+@dataclass(frozen=True)
+class Option:
+    """One token that might have followed."""
+
+    piece: str
+    log_prob: float
+
+
+@dataclass(frozen=True)
+class Step:
+    """One token that was said, and what might have been said in its place, likeliest first."""
+
+    piece: str
+    log_prob: float  # as the search had it
+    replayed: float  # as the plain model has it
+    alternatives: tuple[Option, ...]
+
+
+@dataclass(frozen=True)
+class Checks:
+    """How well what is shown agrees with what was computed; not a number where there is nothing to compare with."""
+
+    weights: float  # largest difference of `weights @ v` from an attention's output, as a share of its largest number
+    look: str  # where that is
+    log_prob: float  # largest difference of a token's log-probability in the search and in the replay
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Trace:
+    """One path through a model: what was read and said, every attention on the way, and the search around it.
+
+    Row t of the decoder's and of the cross attention is the token `read[t]`, and says `target[t]`.
+    """
+
+    text: str
+    output: str
+    src_lang: str
+    tgt_lang: str
+    settings: DecodeSettings
+    source: tuple[str, ...]  # the pieces that the encoder read, EOS last
+    read: tuple[str, ...]  # the pieces that the decoder read, BOS first
+    steps: tuple[Step, ...]
+    looks: tuple[Look, ...]
+    flows: tuple[Flow, ...]
+    tree: Tree
+    leaf: int  # the node of the tree where this path ends
+    again: "Callable[[int], Trace] | None" = None  # looks at the path to another node; a file does not hold the model
+
+    @property
+    def target(self) -> tuple[str, ...]:
+        """The pieces that were said, EOS last where the model ended."""
+        return tuple(step.piece for step in self.steps)
+
+    @property
+    def encoder(self) -> tuple[Look, ...]:
+        """The encoder's attention to itself, layer by layer."""
+        return self._of_kind("encoder")
+
+    @property
+    def decoder(self) -> tuple[Look, ...]:
+        """The decoder's attention to what it wrote."""
+        return self._of_kind("decoder")
+
+    @property
+    def cross(self) -> tuple[Look, ...]:
+        """The decoder's attention to the encoder."""
+        return self._of_kind("cross")
+
+    def look(self, kind: str, layer: int) -> Look:
+        """Gives one layer's attention, or says which there are."""
+        choose(dict.fromkeys(KINDS), kind, "kind of attention")
+        found = self._of_kind(kind)
+        if not 0 <= layer < len(found):
+            have = f"0 … {len(found) - 1}" if found else "none, as this model has no such attention"
+            raise ValueError(f"{kind} layer must be {have}, got {layer}")
+        return found[layer]
+
+    def of(self, node: int) -> "Trace":
+        """Looks at another path of the same search: the one to this node of the tree."""
+        if node == self.leaf:
+            return self
+        if self.again is None:
+            raise ValueError(
+                f"a trace that was read from a file holds one path, to node {self.leaf}, got {node}: "
+                "trace the text again with its model"
+            )
+        return self.again(node)
+
+    def check(self) -> Checks:
+        """Compares what is shown with what was computed; materialises one head after another."""
+        errors = {f"{look.kind} layer {look.layer}": look.error() for look in self.looks}
+        known = {name: error for name, error in errors.items() if not isnan(error)}
+        worst = max(known, key=lambda name: known[name], default="")
+        apart = [abs(step.log_prob - step.replayed) for step in self.steps]
+        return Checks(known.get(worst, nan), worst, nan if any(map(isnan, apart)) else max(apart, default=nan))
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Writes this path with all that was recorded to one safetensors file; `regard.load_trace` reads it."""
+        from regard.trace.file import save_trace  # which knows what a trace is
+
+        save_trace(self, path)
+
+    def to_hf(self) -> Attentions:
+        """Gives all weights as Hugging Face's models do, for BertViz, Inspectus and CircuitsVis."""
+        return make_attentions(self.looks, self.source, self.read)
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{len(self._of_kind(kind))} {kind}" for kind in KINDS if self._of_kind(kind))
+        return f"Trace({self.text!r} → {self.output!r}: {counts} layers, {len(self.tree)} nodes)"
+
+    def _of_kind(self, kind: str) -> tuple[Look, ...]:
+        return tuple(look for look in self.looks if look.kind == kind)

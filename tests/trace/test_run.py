@@ -1,0 +1,200 @@
+"""Traced equals untraced, to the bit, and leaves no mark on the model."""
+
+from copy import deepcopy
+from dataclasses import replace
+
+import pytest
+import torch
+
+from regard.build import build_model
+from regard.config import PRESETS, ModelSettings, preset, settings
+from regard.decode.hypothesis import Hypothesis
+from regard.model.packed import restore_linears
+from regard.model.swift import swift
+from tests.decode.models import Counting, Echo
+from tests.decode.test_translator import V
+from tests.parts import exactly
+
+from .makers import METHODS, MODELS, TEXTS, make_model, make_translator, one_trace
+
+
+def assert_equal(translator, texts=TEXTS, **given):
+    """Asserts that a traced run gives what an untraced one does, and that its traces tell of that very run."""
+    found, expected = translator.translate(texts, **given, trace=True), translator.translate(texts, **given)
+    assert [one.translation for one in found] == expected
+    for one, translation in zip(found, expected, strict=True):
+        best = [one_trace.tree.hypothesis(one_trace.tree.best) for one_trace in one.traces]
+        pieces = [translator.tokenizer.pieces(each.ids, "tgt") for each in best]
+        assert [piece for part in pieces for piece in part] == translation.tokens
+        for trace, hypothesis in zip(one.traces, best, strict=True):
+            assert [step.log_prob for step in trace.steps] == hypothesis.token_log_probs
+    return found
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("family", "scheme"), MODELS, ids=["-".join(parts) for parts in MODELS])
+def test_every_scheme_traced_equals_untraced(family, scheme, method):
+    translator = make_translator(make_model(family, scheme), **METHODS[method])
+    check = assert_equal(translator, ["abc"])[0].trace.check()
+    assert check.weights < 1e-12
+    assert check.log_prob < 1e-10
+
+
+@pytest.fixture(scope="module", params=[(name, family) for name in PRESETS for family in ("transformer", "recurrent")])
+def of_preset(request):
+    """Makes the quickest model there is of a preset's size, as it is loaded."""
+    torch.manual_seed(3)
+    name, family = request.param
+    sizes = settings(ModelSettings, {"tie": "target", **preset(name, family).get("model", {})})
+    with torch.no_grad():
+        return swift(build_model(sizes, (V, V)).eval())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_preset_traced_equals_untraced(of_preset, method):
+    found = assert_equal(make_translator(of_preset, **METHODS[method], max_extra=2), ["abc"])
+    check = found[0].trace.check()
+    assert check.weights < 1e-5
+    assert check.log_prob < 1e-4
+    assert max(look.terms(0).error for look in found[0].trace.looks) < 1e-5
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("family", "attention"), [("transformer", "scaled_dot"), ("recurrent", "additive")])
+def test_8_bit_models_replay_in_float_and_say_how_far_off_that_is(family, attention, method):
+    model = make_model(
+        family, attention=attention, dtype=torch.float32, d_model=24, n_heads=2 if family[0] == "t" else 1
+    )
+    found = assert_equal(make_translator(swift(model, "int8"), **METHODS[method]))
+    checks = [trace.check() for one in found for trace in one.traces]
+    assert max(check.weights for check in checks) < 1e-5
+    assert 1e-4 < max(check.log_prob for check in checks) < 1.0
+
+
+def test_the_maps_of_an_8_bit_model_are_restored_for_the_replay():
+    """Not packable, so that its very modules hold 8-bit maps."""
+    model = make_model("transformer", "t5", dtype=torch.float32, d_model=24)
+    small = swift(model, "int8")
+    look = one_trace(small).encoder[0]
+    assert look.q.dtype == torch.float32
+    rounded = one_trace(restore_linears(deepcopy(small))).encoder[0]
+    exactly(look.q, rounded.q)
+    assert 1e-5 < (look.weights() - one_trace(model).encoder[0].weights()).abs().max() < 0.05
+
+
+def test_sentences_that_leave_the_batch_early_keep_their_own_trees():
+    translator = make_translator(make_model(), **METHODS["beam"], batch_tokens=1000, max_ratio=0.5, max_extra=1)
+    texts = ["abc abc", "a", "hello", "bad", "face dead bee"]
+    together = assert_equal(translator, texts)
+    assert len({len(one.trace.steps) for one in together}) > 2
+    for one, text in zip(together, texts, strict=True):
+        alone = translator.translate(text, trace=True)[0].trace.tree
+        assert [(node.token, node.fate) for node in one.trace.tree.nodes] == [
+            (node.token, node.fate) for node in alone.nodes
+        ]
+
+
+def test_prefixes_parts_and_windows_are_traced_too(monkeypatch):
+    translator = make_translator(make_model(), **METHODS["beam"])
+    assert_equal(translator, prefix="hi")
+    translator.max_len = 4
+    found = assert_equal(translator, ["abc. def. ab", "hi"])
+    assert [len(one.traces) for one in found] == [3, 1]
+    with pytest.raises(ValueError, match="one part to have one trace, got 3"):
+        _ = found[0].trace
+    assert [trace.text for trace in found[0].traces] == ["abc.", "def.", "ab"]
+    monkeypatch.setattr("regard.trace.run.WINDOW", 2)
+    monkeypatch.setattr("regard.decode.translator.WINDOW", 2)
+    assert_equal(make_translator(make_model(), **METHODS["sample"]))
+
+
+class Asked(Counting):
+    """Writes down besides how many continuations it was asked for."""
+
+    def choices(self, tokens, state, must, k):
+        self.rows.append(k)
+        return super().choices(tokens, state, must, k)
+
+
+def test_a_search_asks_the_model_for_nothing_more():
+    model = Asked(make_model())
+    translator = make_translator(model, **METHODS["beam"])
+    translator.translate(TEXTS)
+    rows, read = model.rows[:], model.read[:]
+    model.rows.clear(), model.read.clear()
+    with pytest.raises(ValueError, match="to be looked into, got Asked"):
+        translator.translate(TEXTS, trace=True)
+    assert (model.rows, model.read) == (rows, read)
+
+
+def test_the_model_is_left_as_it_was():
+    model = make_model(scheme="rotary", dropout=0.5).train()
+    names = [name for name, _ in model.named_modules()]
+    modules = [id(module) for module in model.modules()]
+    trace = one_trace(model)
+    assert model.training and trace.check().log_prob < 1e-10, "dropout rests in the replay"
+    assert [name for name, _ in model.named_modules()] == names
+    assert [id(module) for module in model.modules()] == modules
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+
+
+def test_a_trace_names_what_was_read_and_said():
+    trace = one_trace(make_model(), "hello", max_extra=3)
+    assert trace.source == (*"hello", "</s>")
+    assert trace.read == ("<s>", *trace.target[:-1])
+    assert trace.text == "hello"
+    assert len(trace.target) == len(trace.steps) <= 3
+    for step in trace.steps:
+        most = [each.log_prob for each in step.alternatives]
+        assert most == sorted(most, reverse=True)
+        assert step.alternatives[0].piece == step.piece, "greedy says the likeliest"
+    for look in trace.looks:
+        rows, columns = {"encoder": (6, 6), "decoder": (len(trace.read),) * 2, "cross": (len(trace.read), 6)}[look.kind]
+        assert look.sizes == (2, rows, columns)
+
+
+def test_an_unfinished_path_is_read_as_far_as_it_went():
+    trace = one_trace(make_model(), method="beam", beam=2, max_extra=2)
+    for node in trace.tree.leaves("open", "dropped"):
+        other = trace.of(node.number)
+        assert len(other.steps) == node.step + 1
+        assert other.check().log_prob < 1e-10
+
+
+def test_unknown_models_are_refused_by_name():
+    with pytest.raises(ValueError, match="one of Transformer, Recurrent to be looked into, got Echo"):
+        make_translator(Echo(V)).translate("abc", trace=True)
+
+
+def test_settings_of_one_call_are_kept_in_the_trace():
+    translator = make_translator(make_model())
+    chosen = replace(translator.settings, method="sample", n_best=2, seed=3)
+    trace = translator.translate("abc", chosen, trace=True)[0].trace
+    assert trace.settings == chosen
+    assert isinstance(trace.tree.hypothesis(trace.leaf), Hypothesis)
+
+
+@pytest.mark.parametrize(("family", "attention"), [("transformer", "scaled_dot"), ("recurrent", "additive")])
+def test_a_run_in_bfloat16_is_looked_at_in_float32(family, attention):
+    model = make_model(family, attention=attention, dtype=torch.bfloat16, n_heads=2 if family == "transformer" else 1)
+    trace = assert_equal(make_translator(model))[0].trace
+    assert {look.q.dtype for look in trace.looks} == {torch.float32}
+    assert 0 < trace.check().weights < 0.02, "the layer rounded its output, we do not"
+    assert max(look.terms(0).error for look in trace.looks) < 0.02
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(("family", "attention"), [("transformer", "scaled_dot"), ("recurrent", "additive")])
+def test_a_gpu_s_run_is_traced_too(family, attention, dtype, method):
+    """The looks lie on the CPU, in float32; a GRU is read step by step, past the kernel for whole sentences."""
+    n_heads = 2 if family == "transformer" else 1
+    model = make_model(family, attention=attention, dtype=dtype, d_model=32, n_heads=n_heads).to("cuda")
+    for one in assert_equal(make_translator(model, **METHODS[method])):
+        for trace in one.traces:
+            assert {(look.q.dtype, look.q.device.type) for look in trace.looks} == {(torch.float32, "cpu")}
+            check = trace.check()
+            assert check.weights < (1e-5 if dtype == torch.float32 else 0.02)
+            assert check.log_prob < (1e-3 if dtype == torch.float32 else 0.3)
+            assert {look.kind for look in trace.looks} >= {"cross"}

@@ -60,7 +60,7 @@ def product(a: Tensor, b: Tensor, kind: torch.dtype) -> Tensor:
     return (a @ b).to(kind)
 
 
-def side_by_side(parts: Sequence[Tensor]) -> Tensor:
+def side_by_side(parts: tuple[Tensor, ...]) -> Tensor:
     """Sets tensors beside each other along their features; no copy is made of neighbours in memory."""
     first = parts[0]
     if len(parts) == 1:

@@ -105,7 +105,7 @@ def test_one_head_is_printed_and_drawn(run, more, tmp_path):
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--out", "x.jpg"], "must end in .png, .svg, .pdf, got 'x.jpg'; a trace itself ends in .safetensors"),
+        (["--out", "x.jpg"], "must end in .png, .svg, .pdf, got 'x.jpg'; a trace itself ends in .safetensors, a page"),
         (["--out", "nowhere/x.safetensors"], "the folder for 'x.safetensors' does not exist: nowhere"),
         (["--out", "x.png", "--figure", "tre"], "unknown figure 'tre': did you mean 'tree'?"),
         (["--head", "cross:1"], "a head must be named kind:layer:head, such as cross:1:0, got 'cross:1'"),

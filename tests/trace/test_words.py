@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from regard.trace.choice import Choice
 from regard.trace.given import GivenLook
 from regard.trace.made import make_given
 from regard.trace.summary import look_across, relative_entropy, summarise
@@ -64,6 +65,25 @@ def test_the_mean_is_over_heads_and_layers():
     rows = torch.stack([by_word[list(word.places)].mean(0) for word in seen.output])
     torch.testing.assert_close(seen.shares, rows)
     torch.testing.assert_close(seen.shares.sum(1), torch.ones(len(rows), dtype=torch.float64))
+
+
+@pytest.mark.parametrize("choice", [Choice(1, 0, "say"), Choice(0, None, "read"), Choice(None, None, "read")])
+def test_words_may_look_with_some_heads_and_a_row_may_be_what_is_read(choice):
+    heads = torch.rand(2, 2, 3, 3, generator=torch.Generator().manual_seed(1))  # (L, H, T, S)
+    trace = cross_trace(heads[0], ["▁ab", "c", "</s>"], ["▁x", "▁y", "</s>"])
+    trace = replace(trace, looks=tuple(GivenLook("cross", layer, each) for layer, each in enumerate(heads)))
+    chosen = heads[choice.layer, choice.head] if choice.head is not None else heads[[0, 1][: 2 - (choice.layer == 0)]]
+    rows = chosen if choice.head is not None else chosen.mean((0, 1))
+    rows = rows[:2] if choice.at == "say" else rows[1:]
+    seen = look_across(trace, choice)
+    torch.testing.assert_close(seen.shares, torch.stack([rows[:, :2].sum(1), rows[:, 2]], dim=1))
+    assert seen.heads == summarise(trace, choice).heads == str(choice)
+
+
+def test_a_word_that_was_never_read_keeps_the_row_that_said_it():
+    weights = torch.tensor([[0.5, 0.2, 0.3], [0.1, 0.7, 0.2]])
+    seen = look_across(cross_trace(weights[None], ["▁a", "▁b", "</s>"], ["▁x", "▁y"]), Choice(0, 0, "read"))
+    torch.testing.assert_close(seen.shares, weights[[1, 1]])
 
 
 def test_a_summary_says_what_each_word_looked_at_most():

@@ -18,6 +18,7 @@ from regard.text.tokenizer import Tokenizer
 from regard.text.whole import standing, whole_folder
 
 CARD = "card.md"
+ALIGNMENT = "alignment.json"  # the heads that align best, where somebody measured it
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +37,7 @@ def save_model(folder: Path, checkpoint: Checkpoint, scores: Mapping[str, Any], 
 
 
 def copy_model(folder: Path, out: Path, form: Form) -> None:
-    """Writes a model anew in another form; its settings, tokenizer, scores and card stay what they were.
+    """Writes a model anew in another form; its settings, tokenizer, scores, card and choice of heads stay.
 
     Only where its texts lay is cut to the last folder and the file: the rest tells of one machine.
     """
@@ -44,7 +45,7 @@ def copy_model(folder: Path, out: Path, form: Form) -> None:
     checkpoint = load_model(folder)
     with whole_folder(out) as part:
         _write(part, replace(checkpoint, settings=_portable(checkpoint.settings)), {}, form)
-        for name in (SCORES, CARD):
+        for name in (SCORES, CARD, ALIGNMENT):
             if (folder / name).exists():
                 shutil.copyfile(folder / name, part / name)
 

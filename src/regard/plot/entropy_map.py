@@ -16,6 +16,7 @@ from regard.plot.value_map import arrange, columns_for, draw_value_map, map_size
 
 BELOW = "in each cell the mean entropy of a head's rows in nats"
 KEY = "entropy as a share of the largest, the logarithm of the number of keys"
+SHARES = Shade(mpl.colormaps["Blues"].with_extremes(bad=NOTHING), Normalize(0.0, 1.0))  # from one key to all alike
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,10 +40,9 @@ def draw_entropy_map(kinds: Sequence[HeadEntropies], title: str = "How spread ou
     corners, right, bottom = arrange(sizes, columns_for(sizes), top)
     figure, axes = make_sheet(max(wide, right + MARGIN, 6.0), bottom + KEY_HEIGHT)
     write_title(axes, title, BELOW)
-    shade = Shade(mpl.colormaps["Blues"].with_extremes(bad=NOTHING), Normalize(0.0, 1.0))
     for each, corner in zip(kinds, corners, strict=True):
-        draw_value_map(axes, each.kind, each.share, shade, [f"{nats:.2f}" for nats in each.nats.flat], corner)
-    draw_key(figure, shade, Box(MARGIN, bottom, 1.5, KEY_HEIGHT), KEY)
+        draw_value_map(axes, each.kind, each.share, SHARES, [f"{nats:.2f}" for nats in each.nats.flat], corner)
+    draw_key(figure, SHARES, Box(MARGIN, bottom, 1.5, KEY_HEIGHT), KEY)
     return figure
 
 

@@ -1,75 +1,50 @@
 """The report on a model's heads as a table in the terminal."""
 
-from collections.abc import Sequence
-from difflib import get_close_matches
-from typing import NamedTuple
-
 from rich.table import Table
 
 from regard.plot.table import QUIET
+from regard.trace.heads import Head, HeadReport
 
 CAPTION = (
-    "entropy: mean of the rows, in nats; offset: mean of key − query; then the share of the "
-    "weight on the own place, the one before, the first token and punctuation; loss, BLEU: what switching the head off "
-    "adds to the one and takes from the other."
+    "entropy: mean of the rows, in nats; offset: mean of key − query; then the share of the weight on the own place, "
+    "the one before, the one after, the first token, the end of the sentence and punctuation; loss, BLEU: what "
+    "switching the head off adds to the one and takes from the other."
 )
-
-
-class HeadRow(NamedTuple):
-    """What is known of one head; None where it was not measured."""
-
-    kind: str
-    layer: int
-    head: int
-    entropy: float
-    offset: float
-    diagonal: float
-    previous: float
-    first: float
-    punctuation: float
-    loss: float | None = None
-    bleu: float | None = None
-
-
 # Narrow enough for 80 columns.
-_HEADINGS = {
-    "layer": "lay-\ner",
+HEADINGS = {
     "entropy": "en-\ntropy",
     "offset": "off-\nset",
     "diagonal": "diag-\nonal",
     "previous": "pre-\nvious",
+    "next": "next",
+    "first": "first",
+    "end": "end",
     "punctuation": "punc-\ntua-\ntion",
-    "bleu": "BLEU",
 }
-_FORMS = {"entropy": ".2f", "offset": "+z.1f", "loss": "+z.3f", "bleu": "+z.2f"}
+CLOSE = {**QUIET, "padding": 0}
+FORMS = {"entropy": ".2f", "offset": "+z.1f"}
 
 
-def head_table(rows: Sequence[HeadRow], by: str = "loss", title: str = "Heads") -> Table:
-    """Lists heads by one of their columns: numbers from the largest down, names and places from the first on."""
-    if by not in HeadRow._fields:
-        near = get_close_matches(by, HeadRow._fields, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"heads can be sorted by {', '.join(HeadRow._fields)}, got {by!r}{hint}")
-    table = Table(title=f"{title}, by {by}", caption=CAPTION, **QUIET)
-    for name in HeadRow._fields:
-        table.add_column(_HEADINGS.get(name, name), justify="left" if name == "kind" else "right", no_wrap=True)
-    for row in sorted(rows, key=lambda row: _rank(row, by)):
-        table.add_row(*(_cell(name, value) for name, value in zip(HeadRow._fields, row, strict=True)))
+def head_table(report: HeadReport, by: str = "loss") -> Table:
+    """Lists heads by one of their columns, see `HeadReport.ranked`."""
+    table = Table(title=f"Heads by {by}, {_whole(report)}", caption=CAPTION, **CLOSE)
+    for name in ("head", *HEADINGS.values(), "loss", "BLEU"):
+        table.add_column(name, justify="left" if name == "head" else "right", no_wrap=True)
+    for head in report.ranked(by).heads:
+        table.add_row(str(head), *_cells(head))
     return table
 
 
-def _rank(row: HeadRow, by: str) -> tuple[object, ...]:
-    """Gives what rows are compared by: what was not measured comes last, and equal ones in the order of the model."""
-    value = getattr(row, by)
-    place = (row.kind, row.layer, row.head)
-    if by in {"kind", "layer", "head"}:
-        return (value, *place)
-    return (value is None, -(value or 0.0), *place)
+def _whole(report: HeadReport) -> str:
+    """Says what the model is worth with all its heads."""
+    bleu = "" if report.whole.bleu is None else f", BLEU {report.whole.bleu:.2f}"
+    return f"{report.n_pairs:,} pairs: loss {report.whole.loss:.3f}{bleu} with all of them"
 
 
-def _cell(name: str, value: str | int | float | None) -> str:
-    if value is None:
-        return "–"
-    if isinstance(value, str | int):
-        return str(value)
-    return format(value, _FORMS.get(name, ".0%")).replace("-", "−")
+def _cells(head: Head) -> list[str]:
+    habits = [_cell(getattr(head.habits, name), FORMS.get(name, ".0%")) for name in HEADINGS]
+    return [*habits, _cell(head.loss, "+z.4f"), _cell(head.bleu, "+z.2f")]
+
+
+def _cell(value: float | None, form: str) -> str:
+    return "–" if value is None else format(value, form).replace("-", "−")

@@ -44,19 +44,19 @@ class ModelFile:
 
 def read_model(model: bytes) -> ModelFile:
     """Reads a model; the library itself neither tells symbols from other pieces nor says of which type it is."""
-    found = [(number, value) for number, value in _fields(model) if isinstance(value, bytes)]
-    trainer = dict(_fields(next(value for number, value in found if number == 2)))
+    found = [(number, value) for number, value in fields(model) if isinstance(value, bytes)]
+    trainer = dict(fields(next(value for number, value in found if number == 2)))
     return ModelFile(trainer.get(3, 1) == BPE, [_piece(value) for number, value in found if number == 1])
 
 
 def _piece(message: bytes) -> Piece:
-    found = dict(_fields(message))
+    found = dict(fields(message))
     text, score, kind = found.get(1, b""), found.get(2, bytes(4)), found.get(3, Kind.NORMAL)
     assert isinstance(text, bytes) and isinstance(score, bytes) and isinstance(kind, int), "a piece has three fields"
     return Piece(text.decode(), struct.unpack("<f", score)[0], Kind(kind))
 
 
-def _fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
+def fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
     """Gives numbers and values of a message's fields: integers as such, all else as bytes."""
     at = 0
     while at < len(message):

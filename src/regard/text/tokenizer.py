@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from regard.text.model_file import read_model
 from regard.text.pair import normalise
+from regard.text.spans import place_pieces
 from regard.text.whole import whole_file
 
 Side = Literal["src", "tgt"]
@@ -68,6 +69,14 @@ class Tokenizer:
     def pieces(self, ids: Ids, side: Side) -> list[str]:
         """Names the piece of each id; ▁ is a space."""
         return self._side(side).id_to_piece(self._checked(ids, side))
+
+    def spans(self, text: str, side: Side) -> list[tuple[int, int]]:
+        """Tells from which character of the normalised text up to which each piece stands that `encode` gives.
+
+        A piece that is a space alone goes with the character after it, as do all bytes of a character.
+        """
+        plain = normalise(text)
+        return place_pieces(self._side(side).encode(plain, out_type="serialized_proto"), plain)
 
     def save(self, folder: Path) -> None:
         """Writes one file for a joint vocabulary, or two."""

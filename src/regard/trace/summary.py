@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from regard.trace.choice import ALL_HEADS, Choice
 from regard.trace.look import Look
 from regard.trace.trace import Checks, Step, Trace
 from regard.trace.words import Word, group_words
@@ -15,11 +16,13 @@ MOST = 3  # words named for each word
 
 @dataclass(frozen=True, eq=False)
 class LookedAt:
-    """What each output word looked at: for each source word its share, the mean over all heads of all cross attention.
+    """What each output word looked at: for each source word its share, by the heads that are named.
 
     The pieces of a source word are added, those of an output word averaged. The end of the sentence says nothing and is
     no word of the output.
     """
+
+    heads: str
 
     output: list[Word]
     source: list[Word]
@@ -59,29 +62,39 @@ class Summary:
     text: str
     output: str
     source: tuple[str, ...]
+    heads: str  # that the words looked with
     words: list[Spoken]
     steps: tuple[Step, ...]
     spread: list[Spread]
     checks: Checks
 
 
-def summarise(trace: Trace) -> Summary:
-    """Looks through a whole trace, one head after another."""
+def summarise(trace: Trace, choice: Choice = ALL_HEADS) -> Summary:
+    """Looks through a whole trace, one head after another; words look with the heads that are chosen."""
     spread = [Spread(look.kind, look.layer, relative_entropy(look).tolist()) for look in trace.looks]
-    words = _spoken(trace, look_across(trace)) if trace.cross else []
-    return Summary(trace.text, trace.output, trace.source, words, trace.steps, spread, trace.check())
+    words = _spoken(trace, look_across(trace, choice)) if trace.cross else []
+    about = trace.text, trace.output, trace.source, str(choice)
+    return Summary(*about, words, trace.steps, spread, trace.check())
 
 
-def look_across(trace: Trace) -> LookedAt:
+def look_across(trace: Trace, choice: Choice = ALL_HEADS) -> LookedAt:
     """Gives what each output word looked at."""
     if not trace.cross:
         raise ValueError(f"looking across needs cross attention, and {trace} has none: see its other looks")
-    mean = torch.stack([look.weights().mean(0) for look in trace.cross]).mean(0)  # (T, S) in pieces
+    weights = _weights(trace, choice)
     said = trace.target[:-1] if trace.target[-1:] == ("</s>",) else trace.target
     output, source = group_words(said), group_words(trace.source)
-    by_source = torch.stack([mean[:, list(word.places)].sum(1) for word in source], dim=1)
+    by_source = torch.stack([weights[:, list(word.places)].sum(1) for word in source], dim=1)
     rows = [by_source[list(word.places)].mean(0) for word in output]
-    return LookedAt(output, source, torch.stack(rows) if rows else by_source[:0])
+    return LookedAt(str(choice), output, source, torch.stack(rows) if rows else by_source[:0])
+
+
+def _weights(trace: Trace, choice: Choice) -> Float[Tensor, "T S"]:
+    """Gives what each token looked at by some heads; the last one was never read where the model did not end."""
+    looks = trace.cross if choice.layer is None else [trace.look("cross", choice.layer)]
+    each = [look.weights().mean(0) if choice.head is None else look.weights(choice.head) for look in looks]
+    rows = torch.stack(each).mean(0)
+    return rows if choice.at == "say" else torch.cat([rows[1:], rows[-1:]])
 
 
 def relative_entropy(look: Look) -> Float[Tensor, " H"]:

@@ -4,13 +4,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from regard.text.units import UNSPACED
+
 MARK = "▁"  # SentencePiece's sign for the space before a piece
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 SPECIAL = re.compile(r"<[^>]*>")
-# Scripts whose words stand without spaces between them: there each piece is a word.
-UNSPACED = re.compile(
-    r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]"
-)
 
 
 @dataclass(frozen=True)

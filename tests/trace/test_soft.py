@@ -100,3 +100,13 @@ def test_a_model_of_unknown_parts_is_refused():
 
     with pytest.raises(ValueError, match="a model must be one of Transformer, Recurrent to be looked into, got Echo"):
         find_places(Echo(7))
+
+
+@pytest.mark.parametrize("family", ["transformer", "recurrent"])
+def test_nobody_looks_any_more_when_a_batch_is_read(family):
+    own, seen = own_copy(make_model(family, "none")), []
+    for _ in range(2):
+        show_weights(own, make_batch(SRC, TGT), lambda kind, layer, weights: seen.append((kind, layer)))
+    assert seen == [(place.kind, place.layer) for place in find_places(own)] * 2
+    show_weights(own, make_batch(SRC, TGT), lambda kind, layer, weights: seen.append((kind, layer)), ("cross",))
+    assert [kind for kind, _ in seen].count("cross") == 3

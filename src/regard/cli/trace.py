@@ -13,9 +13,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from regard.trace import Trace
+    from regard.trace.choice import Choice
 
 FILE = ".safetensors"
-OUT = "Save the trace (.safetensors) or a figure of it (.png, .svg or .pdf)."
+VIEW = ".html"
+OUT = "Save the trace (.safetensors), a page that shows it (.html) or a figure of it (.png, .svg or .pdf)."
 FIGURE = "What the figure shows: words, heads, tree, entropy or norms."
 HEAD = "One head, as kind:layer:head, such as cross:1:0; kinds are encoder, decoder and cross."
 TERMS = "What the head's scores are made of, instead of its weights."
@@ -49,11 +51,21 @@ def trace(
         got = f"{len(parts)} parts" if parts else repr(text)
         raise ValueError(f"a text to trace must have words, and no more than the model reads at once, got {got}")
     seen = translator.translate(text, decoding(translator.settings, beam, None, set_), trace=True)[0].trace
+    choice = _aligning(seen, folder)
     if out is not None:
-        _keep(seen, out, figure, place, terms)
+        _keep(seen, out, Path(folder).name, figure, place, terms, choice)
     if place is not None:
         return _show_head(seen, place, terms, json_)
-    _show_all(seen, json_)
+    _show_all(seen, json_, choice)
+
+
+def _aligning(seen: "Trace", folder: str | Path) -> "Choice":
+    """Gives the heads that align best, where they are kept beside the model, or all."""
+    from regard.trace.choice import ALL_HEADS
+    from regard.trace.kept import kept_choice
+    from regard.zoo.find import find_model
+
+    return kept_choice(find_model(folder), (len(seen.cross), seen.cross[0].n_heads)) or ALL_HEADS
 
 
 def _check_asked(out: Path | None, figure: str, head: str | None, terms: bool) -> None:
@@ -62,7 +74,7 @@ def _check_asked(out: Path | None, figure: str, head: str | None, terms: bool) -
         raise ValueError("--terms are those of one head, got none: add --head, such as --head encoder:0:0")
     if out is None:
         return
-    if out.suffix.lower() == FILE:
+    if out.suffix.lower() in {FILE, VIEW}:
         if not out.parent.is_dir():
             raise ValueError(f"the folder for {out.name!r} does not exist: {out.parent}")
         return
@@ -71,7 +83,7 @@ def _check_asked(out: Path | None, figure: str, head: str | None, terms: bool) -
     try:
         check_out(out)
     except ValueError as error:
-        raise ValueError(f"{error}; a trace itself ends in {FILE}") from error
+        raise ValueError(f"{error}; a trace itself ends in {FILE}, a page that shows it in {VIEW}") from error
     from regard.config import choose
     from regard.plot.traces import FIGURES
 
@@ -86,21 +98,34 @@ def _place(head: str) -> tuple[str, int, int]:
     return parts[0], int(parts[1]), int(parts[2])
 
 
-def _keep(seen: "Trace", out: Path, figure: str, place: tuple[str, int, int] | None, terms: bool) -> None:
-    """Saves the trace itself, or draws what is asked for."""
+def _keep(
+    seen: "Trace",
+    out: Path,
+    model: str,
+    figure: str,
+    place: tuple[str, int, int] | None,
+    terms: bool,
+    choice: "Choice",
+) -> None:
+    """Saves the trace itself or a page that shows it, or draws what is asked for."""
     if out.suffix.lower() == FILE:
         seen.save(out)
         return say(f"[dim]trace saved as[/] {escaped(str(out))}")
+    if out.suffix.lower() == VIEW:
+        from regard.serve.html import save_html
+
+        save_html(seen, out, model)
+        return say(f"[dim]page saved as[/] {escaped(str(out))}")
     from regard.cli.studies import keep_figure
 
-    keep_figure(_drawn(seen, figure, place, terms), out)
+    keep_figure(_drawn(seen, figure, place, terms, choice), out)
 
 
-def _drawn(seen: "Trace", figure: str, place: tuple[str, int, int] | None, terms: bool) -> "Figure":
-    from regard.plot.traces import FIGURES, head_figure, terms_figure
+def _drawn(seen: "Trace", figure: str, place: tuple[str, int, int] | None, terms: bool, choice: "Choice") -> "Figure":
+    from regard.plot.traces import FIGURES, head_figure, terms_figure, words_figure
 
     if place is None:
-        return FIGURES[figure](seen)
+        return words_figure(seen, choice) if figure == "words" else FIGURES[figure](seen)
     kind, layer, head = place
     draw = terms_figure if terms else head_figure
     return draw(seen, seen.look(kind, layer), head)
@@ -124,25 +149,27 @@ def _show_head(seen: "Trace", place: tuple[str, int, int], terms: bool, json_: b
     print_tables(numbers_table(weights, rows, columns, f"{kind} layer {layer}, head {head}"))
 
 
-def _show_all(seen: "Trace", json_: bool) -> None:
+def _show_all(seen: "Trace", json_: bool, choice: "Choice") -> None:
     """Prints a trace for people."""
     from regard.trace.summary import look_across, summarise
 
-    summary = summarise(seen)
+    summary = summarise(seen, choice)
     if json_:
         return print_json(summary)
     from regard.plot.looked_at_table import looked_at_table
     from regard.plot.spread_table import spread_table
     from regard.plot.steps_table import steps_table
 
-    looked = look_across(seen)
+    looked = look_across(seen, choice)
     source, output = [word.text for word in looked.source], [word.text for word in looked.output]
     title = f"{seen.text} → {seen.output}"
     tables = [looked_at_table(looked.shares.numpy(), source, output, title=title)]
     print_tables(*tables, steps_table(seen.steps), spread_table(summary.spread))
     checks = summary.checks
+    n_heads = sum(look.n_heads for look in seen.cross)
+    whose = f"means over all {n_heads} heads of cross attention"
     print(
-        f"shares are means over all {sum(look.n_heads for look in seen.cross)} heads of cross attention; "
+        f"shares are {whose if choice.layer is None else f'those of {choice}, which aligns best'}; "
         f"weights @ v differ from the layers' output by {checks.weights:.1e} at most, "
         f"log-probabilities from the search's own by {checks.log_prob:.1e}"
     )

@@ -23,8 +23,4 @@ def _own(text: str, start: int, stop: int) -> tuple[int, int]:
         start += 1
     while start < stop and text[stop - 1].isspace():
         stop -= 1
-    if start < stop:
-        return start, stop
-    while start + 1 < len(text) and text[start].isspace():
-        start += 1
-    return start, min(start + 1, len(text))
+    return (start, stop) if start < stop else (start, min(start + 1, len(text)))

@@ -40,7 +40,9 @@ def agree_with_gold(
     reads: Sequence[Read], links: Sequence[Bool[Tensor, "C _ _"]], gold: Sequence[Gold]
 ) -> Float[Tensor, " C"]:
     """Gives the alignment error rate of each choice."""
-    counts = torch.zeros(4, len(links[0]), dtype=torch.int64)  # links among the sure, among the possible, all, and sure ones
+    counts = torch.zeros(
+        4, len(links[0]), dtype=torch.int64
+    )  # links among the sure, among the possible, all, and sure ones
     for read, found, each in zip(reads, links, gold, strict=True):
         words = spread(read, found)
         sure, possible = (_table(chosen, words) for chosen in (each.sure, each.possible))

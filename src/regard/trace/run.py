@@ -39,13 +39,26 @@ class Traced:
             raise ValueError(f"a text must be read in one part to have one trace, got {len(self.traces)}: see traces")
         return self.traces[0]
 
+    def _ipython_display_(self) -> None:
+        """Shows each trace in a notebook, one below the other."""
+        from IPython.display import display  # which calls this
+
+        for trace in self.traces:
+            display(trace)
+
 
 def traced(
-    translator: Translator, texts: Sequence[str], settings: DecodeSettings | None = None, prefix: str = ""
+    translator: Translator,
+    texts: Sequence[str],
+    settings: DecodeSettings | None = None,
+    prefix: str | list[int] = "",
 ) -> list[Traced]:
-    """Translates texts just as `translator.translate` does, window by window, and looks into each."""
+    """Translates texts just as `translator.translate` does, window by window, and looks into each.
+
+    A prefix may be ids as well: a text of the same pieces might be cut into others.
+    """
     settings = settings or translator.settings
-    forced = translator.tokenizer.encode(prefix, "tgt") if prefix else []
+    forced = translator.tokenizer.encode(prefix, "tgt") if isinstance(prefix, str) else prefix
     windows = ((first, texts[first : first + WINDOW]) for first in range(0, len(texts), WINDOW))
     return [one for first, window in windows for one in _traced(translator, window, first + 1, settings, forced)]
 

@@ -4,12 +4,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import isnan, nan
 from os import PathLike
+from typing import Any
 
+import regard
 from regard.config import DecodeSettings, choose
 from regard.trace.flow import Flow
 from regard.trace.interop import Attentions, make_attentions
 from regard.trace.look import KINDS, Look
 from regard.trace.tree import Tree
+
+Bundle = tuple[dict[str, Any], dict[str, Any]]  # what Jupyter shows: the thing in several forms, and notes on them
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,10 @@ class Trace:
     def to_hf(self) -> Attentions:
         """Gives all weights as Hugging Face's models do, for BertViz, Inspectus and CircuitsVis."""
         return make_attentions(self.looks, self.source, self.read)
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Bundle:
+        """Shows itself in a notebook, as the page does."""
+        return regard.show_trace(self)._repr_mimebundle_()
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{len(self._of_kind(kind))} {kind}" for kind in KINDS if self._of_kind(kind))

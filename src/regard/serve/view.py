@@ -1,0 +1,175 @@
+"""What the page is told about one run: the shapes of its JSON."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word, and the places of its pieces."""
+
+    text: str
+    places: list[int]
+
+
+@dataclass(frozen=True)
+class Side:
+    """The pieces of one side, ▁ where a space stood, and the words that they make."""
+
+    pieces: list[str]
+    words: list[Word]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """All heads of one kind of attention.
+
+    `weights` are bytes, layer by layer, head by head, query by query, key by key: round(255·√w), so that w is
+    (b / 255)². They are packed by raw deflate and written in base64.
+    """
+
+    kind: str  # encoder (source looks at source), decoder (read at read) or cross (read at source)
+    n_layers: int
+    n_heads: int
+    n_queries: int
+    n_keys: int
+    weights: str
+    entropy: list[list[float | None]]  # [layer][head]: 0 looks at one key, 1 at all alike; null: no such head
+
+
+@dataclass(frozen=True)
+class Option:
+    """One piece that might have followed."""
+
+    piece: str
+    log_prob: float
+
+
+@dataclass(frozen=True)
+class Step:
+    """One piece that was said, and what might have been said in its place, likeliest first."""
+
+    piece: str
+    log_prob: float | None  # as the search had it
+    replayed: float | None  # as the plain model has it
+    alternatives: list[Option]
+
+
+@dataclass(frozen=True)
+class Node:
+    """One piece that the search was offered after those before it."""
+
+    number: int
+    parent: int  # the node before, or -1
+    step: int  # pieces before it
+    piece: str
+    gain: float | None  # its log-probability
+    total: float | None  # and that of all up to it
+    fate: str  # kept, ended, dropped or open
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A hypothesis that the search ended with, finished or not."""
+
+    node: int
+    text: str
+    score: float | None  # by which hypotheses compare
+    log_prob: float | None
+    finished: bool
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Everything that the search thought of; node i is nodes[i], and parents stand before their children."""
+
+    nodes: list[Node]
+    best: int  # where the best hypothesis ends; -1 where nothing was written
+    best_path: list[int]  # the nodes up to it
+    leaves: list[Leaf]  # the best first
+
+
+@dataclass(frozen=True)
+class Checks:
+    """How well what is shown agrees with what was computed; null where there is nothing to compare with."""
+
+    weights: float | None  # largest difference of weights @ v from an attention's output, as a share of its largest
+    look: str  # where that is
+    log_prob: float | None  # largest difference of a log-probability in the search and in the replay
+
+
+@dataclass(frozen=True)
+class Flow:
+    """The norms of the residual stream around one sub-layer, one number for each token."""
+
+    stack: str  # encoder or decoder
+    layer: int
+    sublayer: str  # attention, cross_attention or feed_forward
+    before: list[float]
+    update: list[float]
+    after: list[float]
+
+
+@dataclass(frozen=True)
+class Search:
+    """How the pieces were chosen."""
+
+    method: str  # greedy, beam or sample
+    beam: int
+    length_penalty: float
+
+
+@dataclass(frozen=True)
+class View:
+    """One run, ready to be drawn. Row t of decoder and cross attention is read.pieces[t], and says target.pieces[t]."""
+
+    id: str | None  # by which the server knows the run; null in a file
+    model: str
+    text: str
+    output: str
+    src_lang: str
+    tgt_lang: str
+    search: Search
+    source: Side
+    read: Side
+    target: Side
+    kinds: list[Kind]
+    steps: list[Step]
+    tree: Tree
+    leaf: int  # the node of the tree whose path this is
+    part: int  # which part of a text that was too long to be read at once
+    n_parts: int
+    checks: Checks
+    flows: list[Flow]
+
+
+@dataclass(frozen=True)
+class Term:
+    """One of the terms that scores are sums of."""
+
+    name: str
+    values: list[list[float]]
+
+
+@dataclass(frozen=True)
+class Head:
+    """One head with its numbers, [query][key], to seven digits."""
+
+    kind: str
+    layer: int
+    head: int
+    queries: list[str]
+    keys: list[str]
+    weights: list[list[float]]
+    entropy: list[float]  # of each query, in nats
+    allowed: list[list[bool]]  # who may look at whom
+    scores: list[list[float]] | None  # before the softmax, of forbidden pairs too; null where they are not known
+    terms: list[Term]  # which add up to the scores
+    error: float | None  # by how much they do not, as a share of the largest score
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What lies inside a saved page: runs, and heads of the first of them."""
+
+    views: list[View]
+    heads: list[Head]

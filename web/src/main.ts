@@ -1,0 +1,78 @@
+/** The page's module: mounted by the web page, by a saved file, and by a notebook. */
+
+import { mount, unmount } from 'svelte';
+import App from './App.svelte';
+import { type Api, serverApi } from './api';
+import { savedApi } from './saved';
+import { Session } from './session.svelte';
+import { fromAddress } from './state';
+import theme from './theme.css?inline';
+import type { Saved } from './trace';
+
+/** Draws the page into an element; gives what takes it away again. */
+function show(target: Element, api: Api, address: string, addressed: boolean): () => void {
+  const style = document.createElement('style');
+  style.textContent = theme;
+  target.append(style);
+  const session = new Session(api, fromAddress(address));
+  void session.learnModels();
+  const app = mount(App, { target, props: { session, addressed } });
+  return () => {
+    void unmount(app);
+    style.remove();
+  };
+}
+
+/** Starts the web page, or a saved file where the document holds runs. */
+function start(target: Element): () => void {
+  const data = document.getElementById('regard-view');
+  if (!data) return show(target, serverApi(), location.hash, true);
+  return showSaved(
+    target,
+    JSON.parse(data.textContent ?? '') as Saved,
+    location.hash || (data.dataset.address ?? ''),
+    true,
+  );
+}
+
+function showSaved(target: Element, saved: Saved, address: string, addressed: boolean): () => void {
+  const [first, second] = saved.views;
+  const state = {
+    ...fromAddress(address),
+    text: first.text,
+    model: first.model,
+    beam: first.search.beam,
+    prefix: '',
+    part: 0,
+    node: -1,
+  };
+  const beside = { compare: Boolean(second) };
+  const { view } = state;
+  const shown = view === 'translate' || view === 'attention' || view === 'beam' ? view : 'attention';
+  const query = new URLSearchParams(
+    Object.entries({ ...state, ...beside, view: shown }).map(([key, value]) => [
+      key,
+      Array.isArray(value) ? value.join('.') : String(value),
+    ]),
+  );
+  return show(target, savedApi(saved), query.toString(), addressed);
+}
+
+interface Model {
+  get(name: string): unknown;
+}
+
+/** Draws a run in a notebook, as anywidget asks: `saved` holds the runs, `address` what is shown at first. */
+export function render({ model, el }: { model: Model; el: HTMLElement }): () => void {
+  const given = model.get('saved');
+  const saved = (typeof given === 'string' ? JSON.parse(given) : given) as Saved;
+  // JupyterLab says on its body whether it is dark, whatever the system prefers.
+  const theme = { true: 'theme=light&', false: 'theme=dark&' }[document.body.dataset.jpThemeLight ?? ''] ?? '';
+  el.dataset.lmSuppressShortcuts = 'true'; // or JupyterLab takes keys that are meant for the view, and cuts cells
+  return showSaved(el, saved, theme + String(model.get('address') ?? ''), false);
+}
+
+export default { render };
+
+const page = document.getElementById('regard-page');
+if (page) start(page);

@@ -9,7 +9,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "regard"
 # In the order in which data meets them; `__init__` and `__main__` are doors, not rooms.
 ORDER = (
     "config text mask batch position kernel attention native model build checkpoint zoo decode score train "
-    "trace study plot serve cli"
+    "trace study plot serve notebook cli"
 )
 ROOMS = tuple(ORDER.split(" "))
 DOORS = {"__init__", "__main__"}

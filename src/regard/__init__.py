@@ -17,11 +17,18 @@ _HOMES = {
     "Trace": "regard.trace",
     "Traced": "regard.trace",
     "Translator": "regard.decode.translator",
+    "align": "regard.trace.align",
     "build_heads": "regard.build",
     "build_model": "regard.build",
+    "head_view": "regard.notebook",
     "load": "regard.decode.load",
     "load_trace": "regard.trace",
     "mask": None,
+    "model_view": "regard.notebook",
+    "report_heads": "regard.trace.heads",
+    "save_html": "regard.serve.html",
+    "show_heatmaps": "regard.notebook",
+    "show_trace": "regard.notebook",
     "trace": None,
     "traced": "regard.trace",
 }
@@ -37,11 +44,18 @@ __all__ = [
     "Trace",
     "Traced",
     "Translator",
+    "align",
     "build_heads",
     "build_model",
+    "head_view",
     "load",
     "load_trace",
     "mask",
+    "model_view",
+    "report_heads",
+    "save_html",
+    "show_heatmaps",
+    "show_trace",
     "trace",
     "traced",
 ]
@@ -55,8 +69,12 @@ if TYPE_CHECKING:
     from regard.decode.translator import Translator
     from regard.mask import Mask
     from regard.model import MultiHeadAttention
+    from regard.notebook import head_view, model_view, show_heatmaps, show_trace
     from regard.position import POSITION
+    from regard.serve.html import save_html
     from regard.trace import Trace, Traced, load_trace, traced
+    from regard.trace.align import align
+    from regard.trace.heads import report_heads
 
 
 def __getattr__(name: str) -> Any:

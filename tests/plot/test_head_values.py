@@ -7,12 +7,17 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from regard.plot.entropy_map import HeadEntropies, draw_entropy_map
+from regard.plot.head_report import report_figure
 from regard.plot.importance_map import HeadEffects, draw_importance_map
 from regard.plot.norms import StreamNorms, draw_norms
+from regard.trace.heads import HeadReport
+from regard.trace.quality import Quality
 
 from .figures import numbers, weights
 from .seen import drawn_texts, words_in
+from .test_trace_tables import head
 
+PLACES = [("cross", 0, 0), ("cross", 0, 1), *(("encoder", n, h) for n in (0, 1) for h in (0, 1))]
 PARTS = ["0 self", "0 feed forward"]
 
 
@@ -53,6 +58,26 @@ def test_without_bleu_there_is_no_map_of_it():
     assert some.axes[0].images[3].get_array().mask.all()
 
 
+def test_entropies_stand_beside_the_effects_where_they_are_known():
+    looks = HeadEntropies("a", 3 * weights(2, 3), weights(2, 3))
+    figure = draw_importance_map([HeadEffects("a", numbers(2, 3), None, looks), HeadEffects("b", numbers(2, 3))])
+    loss, spread, _, unknown = figure.axes[0].images
+    assert_array_equal(loss.get_array(), numbers(2, 3))
+    assert_array_equal(spread.get_array(), looks.share)
+    assert (spread.norm.vmin, spread.norm.vmax) == (0.0, 1.0) and unknown.get_array().mask.all()
+    assert {f"{nats:.2f}" for nats in looks.nats.flatten()} <= set(words_in(figure))
+    assert "a: entropy" in words_in(figure)
+
+
+def test_a_report_is_drawn_layer_by_layer():
+    heads = [head(f"{kind}:{n}:{h}", n + h / 9, None, entropy=1.0, spread=0.5) for kind, n, h in PLACES]
+    maps = report_figure(HeadReport(heads[::-1], Quality(1.0, None), 7, 9, 0)).axes[0].images
+    assert_array_equal(maps[0].get_array(), [[0, 1 / 9], [1, 1 + 1 / 9]])
+    assert_array_equal(maps[1].get_array(), np.full((2, 2), 0.5))
+    assert_array_equal(maps[2].get_array(), [[0, 1 / 9]])
+    assert len(maps) == 4
+
+
 def test_norms_are_drawn_over_the_sub_layers_of_each_stream_in_one_scale():
     both = enumerate(("encoder", "decoder"))
     streams = [StreamNorms(name, PARTS, *np.abs(numbers(3, 2, seed=seed)) + 1) for seed, name in both]
@@ -82,6 +107,12 @@ def test_norms_of_different_orders_have_a_logarithmic_scale_that_is_named():
         (lambda: draw_entropy_map([HeadEntropies("a", weights(2, 3), weights(3, 2))]), "got (2, 3) and (3, 2)"),
         (lambda: draw_importance_map([]), "one kind of attention or more, got 0"),
         (lambda: draw_importance_map([HeadEffects("a", weights(2, 3), weights(3, 2))]), "got (2, 3) and (3, 2)"),
+        (
+            lambda: draw_importance_map(
+                [HeadEffects("a", weights(2, 3), None, HeadEntropies("a", weights(3, 2), weights(3, 2)))]
+            ),
+            "got (2, 3) and (3, 2)",
+        ),
         (lambda: draw_norms([]), "one residual stream or more, got 0"),
         (lambda: draw_norms([StreamNorms("a", PARTS, *weights(3, 5))]), "as many as the inputs, got 2 and 5"),
     ],

@@ -2,22 +2,34 @@
 
 import io
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from rich.console import Console
 
-from regard.plot.head_table import HeadRow, head_table
+from regard.plot.head_table import head_table
 from regard.plot.looked_at_table import looked_at_table
+from regard.trace.habits import Habits
+from regard.trace.heads import Head, HeadReport
+from regard.trace.quality import Quality
 
 from .figures import SRC, TGT, weights
 
-ROWS = [
-    HeadRow("encoder", 0, 0, 1.5, -0.5, 0.25, 0.5, 0.125, 0.0, 0.25, -1.5),
-    HeadRow("cross", 1, 1, 0.5, 2.0, 0.5, 0.25, 0.0, 1.0, 0.75, 12.5),
-    HeadRow("decoder", 0, 1, 2.5, 0.0, 0.0, 0.0, 0.0, 0.5),
-    HeadRow("decoder", 0, 0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.5, -0.0001),
+
+def head(place, loss, bleu=None, end=0.5, **habits):
+    kind, layer, number = place.split(":")
+    means = dict.fromkeys(("entropy", "spread", "offset", "diagonal", "previous", "next", "first", "punctuation"), 0.0)
+    return Head(kind, int(layer), int(number), Habits(**(means | habits), end=end), loss, bleu)
+
+
+HEADS = [
+    head("encoder:0:0", 0.25, -1.5, entropy=1.5, offset=-0.5, diagonal=0.25, previous=0.5, first=0.125, next=0.75),
+    head("cross:1:1", 0.75, 12.5, entropy=0.5, offset=2.0, diagonal=0.5, previous=0.25, punctuation=1.0),
+    head("decoder:0:1", -0.25, None, None, entropy=2.5),
+    head("decoder:0:0", -0.00001, None, None, entropy=1.0),
 ]
+REPORT = HeadReport(HEADS, Quality(1.25, 30.5), 1200, 9999, 0)
 
 
 def printed(table):
@@ -54,32 +66,31 @@ def test_an_empty_translation_has_an_empty_table():
 @pytest.mark.parametrize(
     ("by", "expected"),
     [
-        ("loss", ["cross", "encoder", "decoder", "decoder"]),
-        ("entropy", ["decoder", "encoder", "decoder", "cross"]),
-        ("kind", ["cross", "decoder", "decoder", "encoder"]),
-        ("bleu", ["cross", "encoder", "decoder", "decoder"]),
+        ("loss", ["cross:1:1", "encoder:0:0", "decoder:0:0", "decoder:0:1"]),
+        ("entropy", ["decoder:0:1", "encoder:0:0", "decoder:0:0", "cross:1:1"]),
+        ("kind", ["cross:1:1", "decoder:0:1", "decoder:0:0", "encoder:0:0"]),
+        ("bleu", ["cross:1:1", "encoder:0:0", "decoder:0:1", "decoder:0:0"]),
     ],
 )
 def test_heads_are_sorted_by_any_column_what_was_not_measured_last(by, expected):
-    found = body(head_table(ROWS, by))
-    assert [cells[0] for cells in found] == expected
-    if by == "loss":
-        assert [cells[2] for cells in found] == ["1", "0", "0", "1"]
-    if by == "kind":
-        assert [cells[2] for cells in found] == ["1", "0", "1", "0"]
+    assert [cells[0] for cells in body(head_table(REPORT, by))] == expected
 
 
 def test_a_row_says_all_that_is_known_within_80_columns():
-    found = body(head_table([*ROWS, HeadRow("alignment", 11, 15, 5.3, -120.5, 1.0, 1.0, 1.0, 1.0, -1.25, -30.0)]))
-    assert found[0] == ["cross", "1", "1", "0.50", "+2.0", "50%", "25%", "0%", "100%", "+0.750", "+12.50"]
-    assert found[2] == ["decoder", "0", "0", "1.00", "+0.0", "0%", "0%", "0%", "50%", "+0.000", "–"]
-    assert found[3] == ["alignment", "11", "15", "5.30", "−120.5", "100%", "100%", "100%", "100%", "−1.250", "−30.00"]
-    assert found[4][-2:] == ["–", "–"]
+    full = dict.fromkeys(("diagonal", "previous", "next", "first", "punctuation"), 1.0)
+    long = head("encoder:11:15", -1.25, -30.0, 1.0, entropy=5.3, offset=-120.5, **full)
+    table = head_table(replace(REPORT, heads=[*HEADS, long]))
+    found = {cells[0]: cells[1:] for cells in body(table)}
+    assert found["cross:1:1"] == ["0.50", "+2.0", "50%", "25%", "0%", "0%", "50%", "100%", "+0.7500", "+12.50"]
+    assert found["decoder:0:0"] == ["1.00", "+0.0", "0%", "0%", "0%", "0%", "–", "0%", "+0.0000", "–"]
+    assert found["encoder:11:15"] == ["5.30", "−120.5", *["100%"] * 6, "−1.2500", "−30.00"]
+    assert table.title == "Heads by loss, 1,200 pairs: loss 1.250, BLEU 30.50 with all of them"
+    assert "BLEU 3" not in head_table(replace(REPORT, whole=Quality(1.25, None))).title
 
 
 def test_what_cannot_be_asked_is_refused():
-    with pytest.raises(ValueError, match=re.escape("got 'entropie'; did you mean 'entropy'?")):
-        head_table(ROWS, "entropie")
+    with pytest.raises(ValueError, match=re.escape("unknown order of heads 'entropie': did you mean 'entropy'?")):
+        head_table(REPORT, "entropie")
     with pytest.raises(ValueError, match=re.escape("got (5, 4) and 4 target, 5 source words")):
         looked_at_table(weights(5, 4), TGT, SRC)
     with pytest.raises(ValueError, match=re.escape("most must be 1 or more, got 0")):

@@ -66,10 +66,15 @@ def check_ending(path: Path) -> None:
 def save_figure(figure: Figure, path: Path) -> None:
     """Saves as PNG, SVG or PDF by the file's ending; a file that was there is replaced once the new one is complete."""
     check_ending(path)
-    texts = [text.get_text() for text in figure.findobj(Text)]  # pyright: ignore[reportAttributeAccessIssue]
-    if chinese_family() is None and any(has_chinese(text) for text in texts):
-        warnings.warn(HINT, stacklevel=2)
+    check_font(figure)
     with TemporaryDirectory(dir=path.parent, prefix=".figure-") as folder, style():
         whole = Path(folder, path.name)
         figure.savefig(whole, format=path.suffix.lower()[1:])
         os.replace(whole, path)
+
+
+def check_font(figure: Figure) -> None:
+    """Warns where Chinese will be boxes."""
+    texts = [text.get_text() for text in figure.findobj(Text)]  # pyright: ignore[reportAttributeAccessIssue]
+    if chinese_family() is None and any(has_chinese(text) for text in texts):
+        warnings.warn(HINT, stacklevel=3)

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
+from regard.plot.drawing import Drawing
 from regard.plot.figure import in_style
 from regard.plot.sheet import NAME, TITLE
 from regard.plot.words import check_words
@@ -39,7 +40,7 @@ def draw_norms(
         for what, _, _ in LINES:
             check_words("sublayers", each.sublayers, len(getattr(each, what)), what)
     widths = [max(2.4, 0.22 * len(each.sublayers) + 0.6) for each in streams]
-    figure = Figure(figsize=(sum(widths) + 0.6, 4.2))
+    figure = Drawing(figsize=(sum(widths) + 0.6, 4.2))
     panels = figure.subplots(1, len(streams), sharey=True, squeeze=False, width_ratios=widths)[0]
     for axes, each in zip(panels, streams, strict=True):
         _draw_stream(axes, each)

@@ -6,6 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from regard.plot.drawing import Drawing
 from regard.plot.figure import in_style
 from regard.study.positions import PositionReport
 
@@ -15,14 +16,14 @@ def draw_positions(reports: list[PositionReport]) -> Figure:
     """Draws one scheme in detail, or several in rows to compare."""
     if len(reports) == 1:
         return _draw_one(reports[0])
-    figure = Figure(figsize=(10, 1.9 * len(reports)))
+    figure = Drawing(figsize=(10, 1.9 * len(reports)))
     for row, report in zip(figure.subplots(len(reports), 3, width_ratios=[1.2, 1.2, 1]), reports, strict=True):
         _draw_views(row[0], row[1], row[2], report)
     return figure
 
 
 def _draw_one(report: PositionReport) -> Figure:
-    figure = Figure(figsize=(11, 6.4))
+    figure = Drawing(figsize=(11, 6.4))
     whole, split, profile, products, signs, counter = figure.subplots(2, 3).flatten()
     _draw_views(whole, split, profile, report)
     gram = report.codes @ report.codes.T

@@ -2,6 +2,7 @@
 
 from matplotlib.figure import Figure
 
+from regard.plot.drawing import Drawing
 from regard.plot.figure import in_style
 from regard.plot.heatmap import draw_weights
 from regard.study.regression import Regression
@@ -10,7 +11,7 @@ from regard.study.regression import Regression
 @in_style
 def draw_regression(result: Regression) -> Figure:
     """Draws the three fits, the loss curve, and the weights before and after learning."""
-    figure = Figure(figsize=(10, 6.4))
+    figure = Drawing(figsize=(10, 6.4))
     fits, loss, before, after = figure.subplots(2, 2, width_ratios=[1.6, 1]).flatten()
     x = result.x_test.numpy()
     fits.plot(result.x.numpy(), result.y.numpy(), "o", color="black", alpha=0.35, markersize=4, label="training points")

@@ -3,6 +3,7 @@
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from regard.plot.drawing import Drawing
 from regard.plot.figure import in_style
 from regard.plot.heatmap import draw_weights, write_numbers
 from regard.study.scores import ScoresStudy, Variance
@@ -11,7 +12,7 @@ from regard.study.scores import ScoresStudy, Variance
 @in_style
 def draw_scores(study: ScoresStudy) -> Figure:
     """Draws each score's weights over the same words, and below them what the width does to a dot product."""
-    figure = Figure(figsize=(2.6 * len(study.scores), 6))
+    figure = Drawing(figsize=(2.6 * len(study.scores), 6))
     top, bottom = figure.subfigures(2, 1, height_ratios=[1.1, 1], squeeze=False)[:, 0]
     for axes, report in zip(top.subplots(1, len(study.scores), sharey=True), study.scores, strict=True):
         draw_weights(axes, report.weights, study.queries, study.keys, largest=1.0)

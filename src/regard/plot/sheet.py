@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.text import Text
 
+from regard.plot.drawing import Drawing
 from regard.plot.measure import fit_text, line_height, text_width
 
 MARGIN = 0.15
@@ -40,7 +41,7 @@ class Box:
 
 def make_sheet(width: float, height: float) -> tuple[Figure, Axes]:
     """Makes a figure with one pair of axes that counts inches, downwards as lines of text do."""
-    figure = Figure(figsize=(width, height))
+    figure = Drawing(figsize=(width, height))
     figure.set_layout_engine("none")
     axes = figure.add_axes((0, 0, 1, 1))
     axes.set(xlim=(0, width), ylim=(height, 0))

@@ -2,6 +2,7 @@
 
 from matplotlib.figure import Figure
 
+from regard.plot.drawing import Drawing
 from regard.plot.figure import in_style
 from regard.train.state import Progress
 
@@ -9,7 +10,7 @@ from regard.train.state import Progress
 @in_style
 def draw_training(progress: Progress) -> Figure:
     """Draws the loss of training and validation, and the scores of validation, over the steps."""
-    figure = Figure(figsize=(9, 3.4))
+    figure = Drawing(figsize=(9, 3.4))
     loss, bleu = figure.subplots(1, 2)
     if progress.losses:
         loss.plot(*zip(*progress.losses, strict=True), label="training, dropout on")

@@ -57,7 +57,7 @@ $(BIN)/python:
 
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	@echo "== Installing Regard and what it needs (some minutes the first time: PyTorch is large)"
-	@$(BIN)/python -m pip install --disable-pip-version-check -e '.[plot,serve,tensorboard,vectors,test]'
+	@$(BIN)/python -m pip install --disable-pip-version-check -e '.[plot,serve,notebook,tensorboard,vectors,test]'
 	@touch $@
 
 # A machine with no Node, or with an old one, gets it from the Python package index.

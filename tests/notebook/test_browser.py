@@ -89,6 +89,13 @@ def test_other_people_s_words_stand_at_both_sides(cell, run, displayed):
     assert texts(page, "text.word") == tokens * 2
 
 
+def test_a_notebook_s_own_keys_do_nothing_inside(cell, run):
+    """JupyterLab leaves keys alone where this mark is on the element with the focus itself."""
+    page = cell(run, "view=attention&form=lines")
+    page.locator("text.word").first.focus()
+    assert page.evaluate("() => document.activeElement.hasAttribute('data-lm-suppress-shortcuts')")
+
+
 def test_a_cell_can_be_cleared(cell, run):
     page = cell(run)
     page.evaluate("() => window.close_cell()")

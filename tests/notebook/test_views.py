@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import regard
-from regard.notebook.pictures import _shown, lines_picture, maps_picture
+from regard.notebook.pictures import _shown, lines_picture, maps_picture, run_picture
 from regard.trace.summary import look_across
 from tests.plot.seen import words_in
 
@@ -134,6 +134,15 @@ def test_pictures_show_what_words_looked_at(trace):
     assert layers[0][1][: len(seen.output)] == [word.text for word in seen.output]
     drawn = words_in(maps_picture(trace, "word"))
     assert {word.text for word in seen.source} <= set(drawn) and "head 1" in drawn
+
+
+@pytest.mark.parametrize(("n", "lines"), [(40, True), (41, False)])
+def test_many_words_are_drawn_as_maps(displayed, n, lines):
+    words = [f"w{i}" for i in range(n)]
+    regard.head_view(cross_attention=[weights(1, n, n)], encoder_tokens=words, decoder_tokens=words)
+    trace = displayed[0].trace
+    assert any("who looks at whom" in text for text in words_in(displayed[0].draw())) == lines
+    assert any("What each head looks at" in text for text in words_in(run_picture(trace))) != lines
 
 
 def test_a_page_is_given_back_and_opens_where_it_should(trace, page):

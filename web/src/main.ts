@@ -68,7 +68,8 @@ export function render({ model, el }: { model: Model; el: HTMLElement }): () => 
   const saved = (typeof given === 'string' ? JSON.parse(given) : given) as Saved;
   // JupyterLab says on its body whether it is dark, whatever the system prefers.
   const theme = { true: 'theme=light&', false: 'theme=dark&' }[document.body.dataset.jpThemeLight ?? ''] ?? '';
-  el.dataset.lmSuppressShortcuts = 'true'; // or JupyterLab takes keys that are meant for the view, and cuts cells
+  // Without this mark on what has the focus, JupyterLab takes keys that are meant for the view, and moves or cuts cells.
+  el.addEventListener('focusin', ({ target }) => ((target as HTMLElement).dataset.lmSuppressShortcuts = 'true'));
   return showSaved(el, saved, theme + String(model.get('address') ?? ''), false);
 }
 

@@ -4,7 +4,7 @@ from html import escape
 
 from IPython.display import HTML
 
-from regard.serve.failures import BrokenError
+from regard.serve.errors import BrokenError
 from regard.serve.html import page_of
 from regard.trace.trace import Trace
 

@@ -14,15 +14,20 @@ from regard.trace.look import KINDS
 from regard.trace.trace import Trace
 from regard.trace.words import group_words
 
+CROWDED = 40  # words of a side beyond which lines and bars take seconds, and are a haze
+
 
 def run_picture(trace: Trace) -> Figure:
-    """Draws what each word looked at, or all heads where nobody looked across."""
-    return words_figure(trace) if trace.cross else heads_figure(trace)
+    """Draws what each word looked at; all heads where nobody looked across, or too many words did."""
+    crowded = max(len(trace.source), len(trace.target)) > CROWDED
+    return words_figure(trace) if trace.cross and not crowded else heads_figure(trace)
 
 
 def lines_picture(trace: Trace, kind: str, layer: int, heads: Sequence[int], unit: str) -> Figure:
-    """Draws lines between words, or between pieces."""
+    """Draws lines between words, or between pieces; maps where there are too many of either."""
     weights, rows, columns = _shown(trace.look(kind, layer).weights()[list(heads)], trace, kind, unit)
+    if max(len(rows), len(columns)) > CROWDED:
+        return maps_picture(trace, unit)
     names, title = [f"head {head}" for head in heads], f"{kind} layer {layer}: who looks at whom"
     return draw_head_lines(weights.numpy(), rows, columns, names, title)
 

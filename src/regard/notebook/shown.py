@@ -43,8 +43,8 @@ class Shown:
 
     def _add_view(self, data: dict[str, Any]) -> str:
         """Adds a widget, or says why there is none."""
-        if missing := lacking("anywidget", "fastapi"):
-            return f"to look closer, install {' and '.join(missing)}: {INSTALL}"
+        if lacking("anywidget"):
+            return f"to look closer, install anywidget: {INSTALL}"
         from regard.notebook.widget import make_widget
 
         try:

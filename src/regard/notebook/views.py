@@ -84,7 +84,7 @@ def _kind(trace: Trace) -> str:
 def _act(trace: Trace, address: dict[str, Any], draw: "Callable[[], Figure]", action: str) -> Any:
     choose(dict.fromkeys(("view", "return")), action, "html_action")
     if action == "return":
-        check_installed("pages", "fastapi", "IPython")
+        check_installed("pages", "IPython")
         from regard.notebook.page import make_page
 
         return make_page(trace, urlencode(address))

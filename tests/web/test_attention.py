@@ -123,3 +123,16 @@ def test_two_models_stand_beside_each_other(visit):
     page = visit("view=attention&compare=true&model=zh-en&model2=en-zh&text2=I+like+music.")
     page.wait_for_function("() => document.querySelectorAll('section.card').length === 2")
     assert page.locator("section.card").nth(1).locator("b").inner_text() == "en-zh"
+
+
+def test_pale_maps_are_painted_up_to_their_largest_weight(visit, xian):
+    page, told = visit("view=attention&form=all&kind=encoder&unit=piece"), weights(xian, "encoder")
+    layer, head = np.unravel_index(told.max(axis=(2, 3)).argmin(), told.shape[:2])
+    q, k = np.unravel_index(told[layer, head].argmax(), told.shape[2:])
+    place = [(k + 0.5) / told.shape[3], (q + 0.5) / told.shape[2]]
+    canvas = page.locator(f"[data-layer='{layer}'][data-head='{head}'] canvas[data-painted]")
+    before, strongest = canvas.evaluate(PIXEL, place), ramp(page)[-1]
+    assert sum(before) > sum(strongest) + 30
+    page.get_by_role("radio", name="0 to the largest").check()
+    assert canvas.evaluate(PIXEL, place) == pytest.approx(strongest, abs=2)
+    assert "scale=own" in page.url

@@ -29,7 +29,7 @@ export function paintedWhenSeen(width: number, height: number, paint: Paint) {
     canvas.style.width = `${width}px`;
     canvas.style.height = `${height}px`;
     const watcher = new IntersectionObserver((entries) => entries.some((entry) => entry.isIntersecting) && now(), {
-      rootMargin: '300px',
+      rootMargin: '1500px',
     });
     const now = () => {
       watcher.disconnect();

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from measure import Timing, extra_memory, interleave, keep, large_product, signature
+from measure import Timing, extra_memory, interleave, keep, large_product
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
@@ -22,6 +22,7 @@ from regard.config import HeadsSettings
 from regard.mask import Mask, causal, padding
 from regard.model import MultiHeadAttention
 from regard.model.heads import merge_heads, split_heads
+from regard.study.signature import signature
 
 D_MODEL, N_HEADS, N_TOKENS = 512, 8, 4096
 ADDITIVE = {"cpu": (8, 512, 256), "cuda": (8, 1024, 256)}  # batch, length, hidden

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measure import Timing, interleave, keep, large_product, large_read, signature
+from measure import Timing, interleave, keep, large_product, large_read
 from peers.ours import engine, our_systems, with_threads
 from peers.work import (
     Task,
@@ -38,6 +38,7 @@ from regard.batch import EOS
 from regard.build import build_model
 from regard.config import ModelSettings
 from regard.model import Transformer
+from regard.study.signature import signature
 
 Decode = Callable[[list[Task]], list[Any]]  # for each batch the ids that were written, a row for each sentence
 AGAINST = "CTranslate2 float32"  # in whichever way it shares out its threads best

@@ -1,22 +1,17 @@
-"""Clocks, memory, the machine's ceilings, and the signature that every published number carries."""
+"""Clocks, memory, and the machine's ceilings."""
 
 import json
 import math
 import multiprocessing
-import platform
 import resource
 import statistics
-import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import torch
-
-import regard
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -86,21 +81,6 @@ def large_read(n_bytes: int) -> Callable[[], Any]:
     return numbers.sum
 
 
-def signature(device: str, **more: Any) -> dict[str, Any]:
-    """Gathers all that could move a number."""
-    machine = torch.cuda.get_device_name() if device == "cuda" else _cpu_name()
-    return {
-        "regard": regard.__version__,
-        "commit": _commit(),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "machine": machine,
-        "threads": torch.get_num_threads(),
-        "date": datetime.now(UTC).date().isoformat(),
-        **more,
-    }
-
-
 def keep(name: str, record: dict[str, Any], folder: Path | None) -> None:
     """Prints the record as one JSON line, and keeps it in the results."""
     line = json.dumps(record)
@@ -144,20 +124,3 @@ def _peak() -> int:
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
         return int(line.split()[1]) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def _commit() -> str:
-    try:
-        asked = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return "unknown"
-    return asked.stdout.strip()
-
-
-def _cpu_name() -> str:
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()

@@ -22,12 +22,13 @@ from urllib.request import urlopen
 
 import torch
 from loopback import Answer, ask_all
-from measure import keep, signature
+from measure import keep
 from rich.console import Console
 from rich.table import Table
 
 import regard
 from regard.serve.settings import ServeSettings
+from regard.study.signature import signature
 
 MODEL = "zh-en"
 WHO = ("我", "他的朋友", "老师", "这个孩子", "我们", "她姐姐", "那位医生", "邻居")

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from measure import Timing, extra_memory, interleave, keep, signature
+from measure import Timing, extra_memory, interleave, keep
 from rich.console import Console
 from rich.table import Table
 
@@ -24,6 +24,7 @@ import regard
 from regard.batch import EOS
 from regard.build import build_model
 from regard.config import ModelSettings, preset, settings
+from regard.study.signature import signature
 from regard.trace import Trace
 from regard.trace.made import make_given
 from regard.trace.replay import Replay, replay

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from measure import Timing, interleave, keep, large_product, signature
+from measure import Timing, interleave, keep, large_product
 from numpy.typing import NDArray
 from peers.groups import commonest, make_groups, pinned, spread
 from peers.learning import PEERS, Take
@@ -39,6 +39,7 @@ from rich.console import Console
 from rich.table import Table
 
 from regard.config import TrainSettings
+from regard.study.signature import signature
 from regard.train.feed import Group
 
 CELLS = {"cpu": ["small:4096", "base:1024"], "cuda": ["small:8192", "small:16384", "base:32768"]}

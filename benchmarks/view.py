@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 from bertviz import head_view, model_view
-from measure import keep, signature
+from measure import keep
 from playwright.sync_api import Browser, Route, sync_playwright
 from playwright.sync_api import Error as BrowserError
 from rich.console import Console
@@ -32,6 +32,7 @@ from regard.batch import EOS
 from regard.build import build_model
 from regard.config import ModelSettings, preset, settings
 from regard.serve.html import save_html
+from regard.study.signature import signature
 from regard.trace import Trace
 from regard.trace.made import make_given
 from regard.trace.replay import replay

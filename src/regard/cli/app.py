@@ -17,6 +17,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+study = typer.Typer(help="Questions answered by measurement: each a table, a figure, or --json.", no_args_is_help=True)
+app.add_typer(study, name="study")
+
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON instead of a table.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="Save the figure here: .png, .svg or .pdf.")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="One setting, such as train.lr=3e-4. May be repeated.")]

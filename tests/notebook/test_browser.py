@@ -5,7 +5,7 @@ import pytest
 import regard
 from regard.notebook.widget import MODULE, make_widget
 from regard.serve.packed import restored, rounded
-from tests.web.conftest import Visits, chromium, picture, settle  # noqa: F401
+from tests.web.conftest import Visits, chromium, expect, picture, settle  # noqa: F401
 
 # A notebook's cell, and what anywidget does in it: the module comes from memory, the traits from a model.
 SHOW = """async ({ esm, traits }) => {
@@ -76,7 +76,7 @@ def test_model_view_draws_a_map_for_each_head(cell, run, displayed, picture):  #
     page = cell(run, displayed[0].address)
     maps = page.locator("button[data-layer] canvas")
     maps.first.wait_for()
-    assert maps.count() == sum(look.n_heads for look in run.cross)
+    expect(maps).to_have_count(sum(look.n_heads for look in run.cross))
     assert min(canvas.evaluate(COLOURS) for canvas in maps.all()) > 3, "a map is empty"
     picture(page, "notebook-model-view")
 
@@ -109,4 +109,4 @@ def test_a_returned_page_opens_by_itself(cell, run, tmp_path):
     page.goto(file.as_uri())
     settle(page)
     assert page.locator(".lines line").first.get_attribute("data-head") is not None
-    assert "介绍" in page.locator("main").inner_text()
+    expect(page.locator("main")).to_contain_text("介绍")

@@ -117,6 +117,20 @@ def settle(page) -> None:
     page.wait_for_function("() => !document.querySelector('[role=status]').textContent.trim()")
 
 
+def expect(what):
+    """Waits for something of a page, or for the page, to become what is then asked of it."""
+    from playwright.sync_api import expect as waits
+
+    waits.set_options(timeout=15_000)
+    return waits(what)
+
+
+def expect_address(page, *parts: str) -> None:
+    """Waits until the page's address says all this."""
+    for part in parts:
+        expect(page).to_have_url(re.compile(re.escape(part)))
+
+
 @pytest.fixture
 def visit(chromium, url) -> Iterator[Visits]:
     visits = Visits(chromium, url)

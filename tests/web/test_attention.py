@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.web.conftest import settle
+from tests.web.conftest import expect, expect_address, settle
 from tests.web.told import short, shown, weights
 
 PIXEL = """(canvas, [x, y]) => [...canvas.getContext('2d').getImageData(
@@ -19,7 +19,7 @@ def ramp(page) -> list[list[int]]:
 def test_lines_are_the_weights_of_the_heads(visit, xian, picture):
     page, told = visit("view=attention&unit=piece"), weights(xian, "cross")
     drawn = page.locator("g.lines line")
-    assert drawn.count() == int((told[0] >= 0.03).sum())
+    expect(drawn).to_have_count(int((told[0] >= 0.03).sum()))
     values = [float(each) for each in drawn.evaluate_all("all => all.map(line => line.dataset.weight)")]
     expected = np.sort(told[0][told[0] >= 0.03])
     assert values == pytest.approx(expected.tolist(), abs=1e-4)
@@ -29,18 +29,18 @@ def test_lines_are_the_weights_of_the_heads(visit, xian, picture):
 def test_heads_are_switched_off_and_on(visit, xian):
     page, told = visit("view=attention&unit=piece&layer=1"), weights(xian, "cross")[1]
     page.get_by_role("button", name="Head 2").click()
-    assert page.locator("line[data-head='2']").count() == 0
-    assert "off=2" in page.url
+    expect(page.locator("line[data-head='2']")).to_have_count(0)
+    expect_address(page, "off=2")
     page.get_by_role("button", name="All", exact=True).click()
-    assert page.locator("line[data-head='2']").count() == int((told[2] >= 0.03).sum())
+    expect(page.locator("line[data-head='2']")).to_have_count(int((told[2] >= 0.03).sum()))
     page.get_by_role("button", name="Head 4").dblclick()
-    assert page.locator("g.lines line").count() == int((told[4] >= 0.03).sum())
+    expect(page.locator("g.lines line")).to_have_count(int((told[4] >= 0.03).sum()))
 
 
 def test_a_word_shows_its_lines_alone(visit, xian, picture):
     page, told = visit("view=attention&unit=piece"), weights(xian, "cross")[0]
     page.locator("text.word[data-side=query]").nth(3).hover()
-    assert page.locator("g.lines line").count() == int((told[:, 3] >= 0.005).sum())
+    expect(page.locator("g.lines line")).to_have_count(int((told[:, 3] >= 0.005).sum()))
     mean = told[:, 3].mean(0)
     best = xian["source"]["pieces"][int(mean.argmax())]
     readout = page.locator("[data-picture^=lines] [aria-live]").inner_text()
@@ -52,7 +52,7 @@ def test_a_word_shows_its_lines_alone(visit, xian, picture):
 def test_all_heads_are_painted(visit, xian, picture, density):
     page, told = visit("view=attention&form=all&kind=encoder&unit=piece", density=density), weights(xian, "encoder")
     layers, heads, queries, keys = told.shape
-    assert page.locator("canvas").count() == layers * heads
+    expect(page.locator("canvas")).to_have_count(layers * heads)
     colours = ramp(page)
     for layer, head in [(0, 0), (3, 2), (5, 5)]:
         canvas = page.locator(f"[data-layer='{layer}'][data-head='{head}'] canvas")
@@ -76,8 +76,8 @@ def test_a_small_map_opens_large(visit):
     page = visit("view=attention&form=all&kind=encoder")
     page.get_by_role("button", name="Open layer 2, head 1").click()
     settle(page)
-    assert page.get_by_role("heading", name="Layer 2, head 1").is_visible()
-    assert "form=one" in page.url and "layer=2" in page.url and "head=1" in page.url
+    expect(page.get_by_role("heading", name="Layer 2, head 1")).to_be_visible()
+    expect_address(page, "form=one", "layer=2", "head=1")
 
 
 def test_one_head_has_its_numbers(visit, api, xian, picture):
@@ -89,7 +89,7 @@ def test_one_head_has_its_numbers(visit, api, xian, picture):
     for row in range(3):
         page.keyboard.press("ArrowDown" if row else "Home")
         pieces = shown(head["queries"][row]), shown(head["keys"][0])
-        assert live.inner_text() == f"{pieces[0]} → {pieces[1]}: {short(head['weights'][row][0], 4)}"
+        expect(live).to_have_text(f"{pieces[0]} → {pieces[1]}: {short(head['weights'][row][0], 4)}")
     picture(page, "one-head")
 
 
@@ -97,7 +97,7 @@ def test_scores_are_the_sum_of_their_terms(visit, api, xian):
     page = visit("view=attention&form=one&kind=encoder&layer=0&head=3&unit=piece")
     head = api.get(f"/trace/{xian['id']}/head", params={"kind": "encoder", "layer": 0, "head": 3}).json()
     frame = page.locator("[data-picture=terms-encoder-0-3]")
-    assert frame.locator("canvas").count() == 1 + len(head["terms"])
+    expect(frame.locator("canvas")).to_have_count(1 + len(head["terms"]))
     frame.get_by_role("application").nth(1).focus()
     page.keyboard.press("End")
     told = frame.locator("[aria-live]").all_text_contents()
@@ -115,14 +115,14 @@ def test_two_sentences_stand_beside_each_other(visit, picture):
     page.wait_for_function("() => document.querySelectorAll('section.card').length === 2")
     settle(page)
     page.wait_for_function("() => /I like music/.test(document.querySelectorAll('section.card')[1].textContent)")
-    assert "text2=" in page.url
+    expect_address(page, "text2=")
     picture(page, "compare")
 
 
 def test_two_models_stand_beside_each_other(visit):
     page = visit("view=attention&compare=true&model=zh-en&model2=en-zh&text2=I+like+music.")
     page.wait_for_function("() => document.querySelectorAll('section.card').length === 2")
-    assert page.locator("section.card").nth(1).locator("b").inner_text() == "en-zh"
+    expect(page.locator("section.card").nth(1).locator("b")).to_have_text("en-zh")
 
 
 def test_pale_maps_are_painted_up_to_their_largest_weight(visit, xian):
@@ -134,5 +134,5 @@ def test_pale_maps_are_painted_up_to_their_largest_weight(visit, xian):
     before, strongest = canvas.evaluate(PIXEL, place), ramp(page)[-1]
     assert sum(before) > sum(strongest) + 30
     page.get_by_role("radio", name="0 to the largest").check()
+    expect_address(page, "scale=own")
     assert canvas.evaluate(PIXEL, place) == pytest.approx(strongest, abs=2)
-    assert "scale=own" in page.url

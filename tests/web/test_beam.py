@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tests.web.conftest import settle
+from tests.web.conftest import expect, expect_address, settle
 from tests.web.told import shares, short, shown, words
 
 
@@ -15,11 +15,11 @@ def test_the_tree_holds_what_the_search_kept(visit, xian, picture):
         "all => all.map(g => [+g.dataset.node, g.querySelector('text').textContent])"
     )
     assert dict(drawn) == kept
-    assert page.locator(".branches path").count() == len(kept)
+    expect(page.locator(".branches path")).to_have_count(len(kept))
     picture(page, "beam")
     page.get_by_label("Draw also what was given up").check()
-    assert page.locator("g.spot").count() == len(nodes)
-    assert "dropped=true" in page.url
+    expect(page.locator("g.spot")).to_have_count(len(nodes))
+    expect_address(page, "dropped=true")
     picture(page, "beam-all")
 
 
@@ -29,8 +29,8 @@ def test_each_piece_tells_its_numbers(visit, xian):
         node = xian["tree"]["nodes"][number]
         page.locator(f"g.spot[data-node='{number}']").hover()
         share, total = (round(100 * math.exp(node[name])) for name in ("gain", "total"))
-        told = page.locator("[data-picture=beam] [aria-live]").inner_text()
-        assert told == f"{shown(node['piece'])} {share} % · together {total} % · {node['fate']}"
+        told = f"{shown(node['piece'])} {share} % · together {total} % · {node['fate']}"
+        expect(page.locator("[data-picture=beam] [aria-live]")).to_have_text(told)
 
 
 def test_hypotheses_are_ranked_as_the_search_ranks_them(visit, xian):
@@ -49,11 +49,11 @@ def test_a_hypothesis_shows_what_it_looked_at(visit, api, xian, picture):
     page.wait_for_function("() => document.querySelectorAll('[data-picture=hypothesis] g.target').length > 2")
     settle(page)
     told = api.get(f"/trace/{xian['id']}", params={"node": second["node"]}).json()
-    assert page.locator("g.target text").all_text_contents() == [word["text"] for word in words(told["target"])]
+    expect(page.locator("g.target text")).to_have_text([word["text"] for word in words(told["target"])])
     page.locator("g.target").nth(1).hover()
     drawn = [float(each.get_attribute("data-share")) for each in page.locator("g.source").all()]
     assert drawn == pytest.approx(shares(told)[1].tolist(), abs=2e-4)
-    assert f"node={second['node']}" in page.url
+    expect_address(page, f"node={second['node']}")
     picture(page, "beam-second")
 
 
@@ -62,12 +62,12 @@ def test_a_piece_of_the_tree_opens_by_keyboard(visit, xian):
     page.locator("g.spot[tabindex='0']").focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
-    assert "node=" in page.url
+    expect_address(page, "node=")
 
 
 def test_greedy_has_nothing_to_search(visit):
     page = visit("view=beam&beam=1")
-    assert page.get_by_text("there is nothing to search").is_visible()
+    expect(page.get_by_text("there is nothing to search")).to_be_visible()
 
 
 def test_a_run_that_the_server_forgot_is_made_again(visit, xian):

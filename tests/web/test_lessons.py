@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.web.conftest import settle
+from tests.web.conftest import expect, settle
 from tests.web.told import short, shown
 
 
@@ -54,7 +54,7 @@ def test_length_and_width_are_moved_by_sliders(visit, api):
     page.keyboard.press("End")
     last = told["codes"][-1][-1]
     expected = f"place {length - 1}, feature 15: {short(last, 4)}"
-    assert page.locator("[data-picture^=codes] [aria-live]").inner_text() == expected
+    expect(page.locator("[data-picture^=codes] [aria-live]")).to_have_text(expected)
 
 
 def test_codes_are_put_in_halves_and_joined_to_words(visit, api, picture):
@@ -67,12 +67,12 @@ def test_codes_are_put_in_halves_and_joined_to_words(visit, api, picture):
     page.get_by_role("application", name="Added or set beside").focus()
     page.keyboard.press("Home")
     live = page.locator("[data-picture^=join] [aria-live]")
-    assert live.inner_text() == f"0, words 0: {short(told['words'][0][0], 4)}"
-    assert f"{told['cost']['layer_concatenated']:,} parameters" in page.locator("[data-picture^=join]").inner_text()
+    expect(live).to_have_text(f"0, words 0: {short(told['words'][0][0], 4)}")
+    expect(page.locator("[data-picture^=join]")).to_contain_text(f"{told['cost']['layer_concatenated']:,} parameters")
     page.get_by_role("radio", name="Add", exact=True).check()
     page.get_by_role("application", name="Added or set beside").focus()
     page.keyboard.press("Home")
-    assert live.inner_text() == f"0, sum 0: {short(told['words'][0][0] + told['codes'][0][0], 4)}"
+    expect(live).to_have_text(f"0, sum 0: {short(told['words'][0][0] + told['codes'][0][0], 4)}")
     picture(page, "positions-halves")
 
 
@@ -83,9 +83,9 @@ def test_the_shift_moves_a_code(visit, api):
     live = page.locator("[data-picture^=shift] [aria-live]").first
     page.keyboard.press("Home")
     page.keyboard.press("ArrowDown")
-    assert live.inner_text() == f"matrix · code, 0: {short(told['moved'][0], 4)}"
+    expect(live).to_have_text(f"matrix · code, 0: {short(told['moved'][0], 4)}")
     page.keyboard.press("ArrowDown")
-    assert live.inner_text() == f"code of {told['place'] + 3}, 0: {short(told['after'][0], 4)}"
+    expect(live).to_have_text(f"code of {told['place'] + 3}, 0: {short(told['after'][0], 4)}")
 
 
 def test_curves_are_those_of_the_server(visit, api, picture):
@@ -95,7 +95,7 @@ def test_curves_are_those_of_the_server(visit, api, picture):
     for name in ("average", "fixed", "chosen"):
         drawn = heights(page, f"[data-curve={name}]", "[data-picture=kernel-regression]")
         assert drawn == pytest.approx(told[name]["prediction"], abs=0.01)
-        assert page.locator(f"[data-error={name}] dd").inner_text() == short(told[name]["error"], 4)
+        expect(page.locator(f"[data-error={name}] dd")).to_have_text(short(told[name]["error"], 4))
     picture(page, "regression")
 
 
@@ -107,7 +107,7 @@ def test_w_is_learned_before_ones_eyes(visit, api, picture):
     told = api.get("/regression").json()
     w = float(re.search(r"[#&]w=([\d.]+)", page.url)[1])
     assert w == pytest.approx(told["w"], rel=1e-3)
-    assert short(told["losses"][-1], 4) in page.locator("[data-picture=kernel-loss] [aria-live]").inner_text()
+    expect(page.locator("[data-picture=kernel-loss] [aria-live]")).to_contain_text(short(told["losses"][-1], 4))
     picture(page, "regression-learned")
 
 
@@ -146,7 +146,7 @@ def test_every_step_shows_the_models_numbers(visit, api, picture):
         page.wait_for_selector(f"[data-picture='step-{stage['name']}']")
         written = page.locator("svg text.numbers:not(.soft)").all_text_contents()
         assert written[: len(stage["columns"])] == [short(value, 2) for value in stage["values"][0]]
-        assert f"Step {number + 1} of {len(told['stages'])}" in page.locator("main").inner_text()
+        expect(page.locator("main")).to_contain_text(f"Step {number + 1} of {len(told['stages'])}")
         if stage["name"] in {"token", "scores", "weights", "inner"}:
             picture(page, f"steps-{stage['name']}")
         if number < len(told["stages"]) - 1:

@@ -1,13 +1,14 @@
 """What holds for every view: both languages, light and dark, keyboard, phone, address, files, nobody else's server."""
 
 import json
+import re
 from base64 import b64decode
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from tests.web.conftest import ROOT, settle
+from tests.web.conftest import ROOT, expect, settle
 
 VIEWS = {
     "translate": "",
@@ -89,11 +90,11 @@ def test_the_keyboard_reaches_everything(visit, name):
 def test_language_and_light_are_switched(visit):
     page = visit()
     page.get_by_role("button", name="中文").click()
-    assert page.get_by_role("heading", name="每个词看了哪里").is_visible()
+    expect(page.get_by_role("heading", name="每个词看了哪里")).to_be_visible()
     assert page.locator(".regard").get_attribute("lang") == "zh-Hans"
     page.get_by_role("button", name="深色").click()
     assert "dark" in page.locator(".regard").get_attribute("class")
-    assert page.url.endswith("#lang=zh&theme=dark")
+    expect(page).to_have_url(re.compile("#lang=zh&theme=dark$"))
 
 
 def test_a_view_is_shared_by_its_address(visit):
@@ -105,8 +106,8 @@ def test_a_view_is_shared_by_its_address(visit):
     page.get_by_role("radio", name="Pieces").check()
     settle(page)
     other = visit.open(page.url)
-    assert other.get_by_role("heading", name="Layer 4, head 2").is_visible()
-    assert other.get_by_role("radio", name="Pieces").is_checked()
+    expect(other.get_by_role("heading", name="Layer 4, head 2")).to_be_visible()
+    expect(other.get_by_role("radio", name="Pieces")).to_be_checked()
 
 
 def test_the_browsers_back_leads_to_the_view_before(visit):
@@ -114,13 +115,13 @@ def test_the_browsers_back_leads_to_the_view_before(visit):
     page.get_by_role("button", name="Beam search").click()
     page.get_by_label("Draw also what was given up").check()
     page.get_by_role("button", name="Positions").click()
-    assert page.title() == "Regard · Positions"
+    expect(page).to_have_title("Regard · Positions")
     page.go_back()
-    assert page.get_by_label("Draw also what was given up").is_checked()
+    expect(page.get_by_label("Draw also what was given up")).to_be_checked()
     page.go_back()
-    assert page.get_by_role("heading", name="What each word looked at").is_visible()
+    expect(page.get_by_role("heading", name="What each word looked at")).to_be_visible()
     page.go_forward()
-    assert page.title() == "Regard · Beam search"
+    expect(page).to_have_title("Regard · Beam search")
 
 
 def saved(page, button) -> Path:
@@ -164,7 +165,7 @@ def test_a_view_is_saved_as_one_file_that_opens_offline(visit, picture, tmp_path
     alone.wait_for_selector("[data-picture^=terms]")
     names = alone.get_by_role("navigation").get_by_role("button").all_inner_texts()
     assert names == ["Translate", "Attention", "Beam search"]
-    assert alone.get_by_role("heading", name="Layer 2, head 0").is_visible()
+    expect(alone.get_by_role("heading", name="Layer 2, head 0")).to_be_visible()
     alone.get_by_role("radio", name="Words").check()
     alone.get_by_role("button", name="Translate").click()
     assert alone.locator("g.target text").all_text_contents() == page_words(visit)
@@ -184,7 +185,7 @@ def test_two_runs_are_saved_together(visit, tmp_path):
     file.write_bytes(saved(page, page.get_by_role("button", name="HTML")).read_bytes())
     alone = visit.open(file.as_uri())
     alone.wait_for_function("() => document.querySelectorAll('section.card').length === 2")
-    assert "I like music." in alone.locator("section.card").nth(1).inner_text()
+    expect(alone.locator("section.card").nth(1)).to_contain_text("I like music.")
 
 
 def test_a_notebook_draws_the_same_view(visit, url, xian, picture):
@@ -202,7 +203,7 @@ def test_a_notebook_draws_the_same_view(visit, url, xian, picture):
         [json.dumps({"views": [{**xian, "id": None}], "heads": []}), "view=attention&form=all"],
     )
     page.wait_for_selector("#cell canvas")
-    assert page.locator("#cell canvas").count() == 12
+    expect(page.locator("#cell canvas")).to_have_count(12)
     assert "#" not in page.url
     picture(page, "notebook")
 

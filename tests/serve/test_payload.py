@@ -13,6 +13,8 @@ from regard.serve.numbers import digits, number
 from regard.serve.packed import pack, restored, rounded
 from regard.serve.payload import head_of, view_of
 from regard.serve.spelling import spelled
+from regard.serve.view import Aligning
+from regard.trace.choice import Choice
 from regard.trace.given import GivenLook
 from regard.trace.made import make_given
 from tests.trace.makers import make_model, make_translator, one_trace
@@ -148,3 +150,9 @@ def test_numbers_keep_seven_digits():
 
 def test_pieces_are_spelled():
     assert spelled(["▁In", "tro", "▁", "<0xE8>", "<0xA5>", "<0xBF>", "安", "</s>"]) == "Intro 西安"
+
+
+def test_the_heads_that_align_best_are_told_where_they_are_known(trace):
+    assert view_of(trace).aligning is None
+    told = view_of(trace, aligning=Choice(1, None, "read")).aligning
+    assert told == Aligning(1, None, "read")

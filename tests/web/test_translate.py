@@ -5,7 +5,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests.web.conftest import settle
+from tests.web.conftest import expect, settle
 from tests.web.told import shares, shown, words
 
 
@@ -17,9 +17,9 @@ def choices(page) -> dict[str, list[str]]:
 def test_the_first_screen_shows_the_example_translated(visit, xian, picture):
     page = visit()
     assert page.input_value("input[type=text]") == "介绍一下西安"
-    assert page.locator("g.source text").all_text_contents() == ["介绍", "一下", "西", "安", "‹end›"]
-    assert page.locator("g.target text").all_text_contents() == [word["text"] for word in words(xian["target"])]
-    assert page.locator(".curves path").count() == int((shares(xian) >= 0.1).sum())
+    expect(page.locator("g.source text")).to_have_text(["介绍", "一下", "西", "安", "‹end›"])
+    expect(page.locator("g.target text")).to_have_text([word["text"] for word in words(xian["target"])])
+    expect(page.locator(".curves path")).to_have_count(int((shares(xian) >= 0.1).sum()))
     picture(page, "translate")
 
 
@@ -27,13 +27,24 @@ def test_a_word_shows_what_it_looked_at(visit, xian, picture):
     page, told = visit(), shares(xian)
     for number, row in enumerate(told):
         page.locator("g.target").nth(number).hover()
-        drawn = [float(each.get_attribute("data-share")) for each in page.locator("g.source").all()]
-        assert drawn == pytest.approx(row.tolist(), abs=2e-4)
-        assert page.locator(".curves path").count() == int((row >= 0.02).sum())
+        expect(page.locator(".curves path")).to_have_count(int((row >= 0.02).sum()))
         strongest = page.locator("g.source text").nth(int(row.argmax())).text_content()
         best = f"looked at {strongest} {round(100 * row.max())} %"
-        assert best in page.locator("[data-picture=translation] [aria-live]").inner_text()
+        expect(page.locator("[data-picture=translation] [aria-live]")).to_contain_text(best)
+        drawn = [float(each.get_attribute("data-share")) for each in page.locator("g.source").all()]
+        assert drawn == pytest.approx(row.tolist(), abs=2e-4)
     picture(page, "translate-word")
+
+
+def test_all_heads_are_averaged_where_the_reader_wants_it(visit, xian):
+    page, told = visit(), shares(xian, best=False)
+    page.get_by_role("radio", name="All").check()
+    page.locator("g.target").first.hover()
+    expect(page.get_by_text("Mean of 12 heads.")).to_be_visible()
+    drawn = [float(each.get_attribute("data-share")) for each in page.locator("g.source").all()]
+    assert drawn == pytest.approx(told[0].tolist(), abs=2e-4)
+    assert drawn != pytest.approx(shares(xian)[0].tolist(), abs=1e-2)
+    assert choices(page)["from"] == ["all"]
 
 
 def test_words_are_pinned_by_mouse_and_by_keyboard(visit):
@@ -43,18 +54,18 @@ def test_words_are_pinned_by_mouse_and_by_keyboard(visit):
     page.locator("g.target").first.focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
-    assert page.locator("g.target[aria-pressed=true]").count() == 2
+    expect(page.locator("g.target[aria-pressed=true]")).to_have_count(2)
     assert choices(page)["pins"] == ["0.1"]
     page.get_by_role("button", name="Let go of all").click()
-    assert page.locator("g.target[aria-pressed=true]").count() == 0
+    expect(page.locator("g.target[aria-pressed=true]")).to_have_count(0)
     assert "pins" not in choices(page)
 
 
 def test_pieces_are_shown_instead_of_words(visit, xian, picture):
     page = visit()
     page.get_by_role("radio", name="Pieces").check()
-    assert page.locator("g.target text").all_text_contents() == [shown(piece) for piece in xian["target"]["pieces"]]
-    assert page.locator("g.source text").all_text_contents() == [shown(piece) for piece in xian["source"]["pieces"]]
+    expect(page.locator("g.target text")).to_have_text([shown(piece) for piece in xian["target"]["pieces"]])
+    expect(page.locator("g.source text")).to_have_text([shown(piece) for piece in xian["source"]["pieces"]])
     picture(page, "translate-pieces")
 
 
@@ -65,8 +76,8 @@ def test_alternatives_have_the_probabilities_of_the_model(visit, xian):
     for column, step in zip(columns, xian["steps"], strict=True):
         for button, option in zip(column.locator("button").all(), step["alternatives"], strict=False):
             share = 100 * math.exp(option["log_prob"])
-            assert button.locator(".piece").inner_text() == shown(option["piece"])
-            assert button.locator(".share").inner_text() == (f"{share:.0f} %" if share >= 1 else "< 1 %")
+            expect(button.locator(".piece")).to_have_text(shown(option["piece"]))
+            expect(button.locator(".share")).to_have_text(f"{share:.0f} %" if share >= 1 else "< 1 %")
 
 
 def test_the_reader_goes_on_from_an_alternative(visit, api, picture):
@@ -77,7 +88,7 @@ def test_the_reader_goes_on_from_an_alternative(visit, api, picture):
     asked = {"text": "介绍一下西安", "beam": 5, "prefix": ["▁In", "tro", "duct"]}
     told = api.post("/trace", json=asked).json()
     assert told["output"].startswith("Introduct")
-    assert page.locator("g.target text").all_text_contents() == [word["text"] for word in words(told["target"])]
+    expect(page.locator("g.target text")).to_have_text([word["text"] for word in words(told["target"])])
     assert choices(page)["prefix"] == ["▁In tro duct"]
     picture(page, "translate-forced")
     page.get_by_role("button", name="Let the model choose again").click()
@@ -119,5 +130,5 @@ def test_what_the_server_refuses_is_said(visit):
     page.fill("input[type=text]", " ? " * 3)
     page.route("**/translate/stream", lambda route: route.fulfill(status=413, json={"error": "too long, got 9"}))
     page.keyboard.press("Enter")
-    assert "too long, got 9" in page.get_by_role("alert").inner_text()
+    expect(page.get_by_role("alert")).to_contain_text("too long, got 9")
     visit.wrong.clear()  # the browser writes refused requests to its console

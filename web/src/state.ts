@@ -28,7 +28,7 @@ export interface State {
   part: number; // of a text that was read in several
   node: number; // the hypothesis that is looked at; -1: the best
   unit: Unit;
-  from: string; // 'all' heads, or those of one layer
+  from: string; // 'best': heads that align; 'all' heads; or those of one layer
   pins: number[]; // output words or pieces that stay marked
   // attention
   kind: KindName;
@@ -72,7 +72,7 @@ export const START: Readonly<State> = {
   part: 0,
   node: -1,
   unit: 'word',
-  from: 'all',
+  from: 'best',
   pins: [],
   kind: 'cross',
   form: 'lines',

@@ -105,6 +105,16 @@ export interface Flow {
   after: number[];
 }
 
+/** The head of cross attention whose weights were measured to link words best, or a mean of heads. */
+export interface Aligning {
+  /** null: all layers */
+  layer: number | null;
+  /** null: all heads */
+  head: number | null;
+  /** say: a row belongs to the piece that is said there; read: to the one that was said a step before */
+  at: string;
+}
+
 /** How the pieces were chosen. */
 export interface Search {
   /** greedy, beam or sample */
@@ -136,6 +146,8 @@ export interface View {
   n_parts: number;
   checks: Checks;
   flows: Flow[];
+  /** null where nobody measured it */
+  aligning: Aligning | null;
 }
 
 /** One of the terms that scores are sums of. */

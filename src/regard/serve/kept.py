@@ -8,6 +8,7 @@ from threading import Lock
 from torch import Tensor
 
 from regard.serve.errors import UnknownError
+from regard.trace.choice import Choice
 from regard.trace.look import Look
 from regard.trace.recorded import RecordedLook
 from regard.trace.trace import Trace
@@ -21,6 +22,7 @@ class Run:
 
     model: str
     traces: tuple[Trace, ...]
+    aligning: Choice | None = None
     others: OrderedDict[tuple[int, int], Trace] = field(default_factory=OrderedDict)
     lock: Lock = field(default_factory=Lock)
 

@@ -12,6 +12,7 @@ from regard.serve.numbers import digits, number
 from regard.serve.packed import pack, rounded
 from regard.serve.spelling import spelled
 from regard.serve.view import Head, View
+from regard.trace.choice import Choice
 from regard.trace.flow import Flow
 from regard.trace.look import KINDS, Look
 from regard.trace.trace import Trace
@@ -21,7 +22,14 @@ from regard.trace.words import group_words
 MOST_LEAVES = 50
 
 
-def view_of(trace: Trace, model: str = "", name: str | None = None, part: int = 0, n_parts: int = 1) -> View:
+def view_of(
+    trace: Trace,
+    model: str = "",
+    name: str | None = None,
+    part: int = 0,
+    n_parts: int = 1,
+    aligning: Choice | None = None,
+) -> View:
     """Gives everything but the numbers of single heads; weights are materialised layer by layer."""
     chosen, checks = trace.settings, trace.check()
     return View(
@@ -48,6 +56,7 @@ def view_of(trace: Trace, model: str = "", name: str | None = None, part: int = 
             )
             for flow in trace.flows
         ],
+        aligning=None if aligning is None else view.Aligning(aligning.layer, aligning.head, aligning.at),
     )
 
 

@@ -1,5 +1,6 @@
 """The routes that look into a run."""
 
+from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
@@ -15,7 +16,10 @@ from regard.serve.looking import unless_gone
 from regard.serve.payload import head_of, view_of
 from regard.serve.translating import chosen_model
 from regard.serve.view import Head, View
+from regard.trace.choice import Choice
+from regard.trace.kept import kept_choice
 from regard.trace.run import traced
+from regard.trace.trace import Trace
 
 MOST = 2**31 - 1
 Node = Annotated[int | None, Query(ge=0, le=MOST, description="A node of the tree; the best hypothesis without one.")]
@@ -53,7 +57,7 @@ def tracing(house: House) -> APIRouter:
     async def html(request: Request, id: str, node: Node = None, part: Part = 0) -> Response:
         """Gives the view as one file that opens without a server."""
         run = house.kept.get(id)
-        page = (await unless_gone(request, house.looking.submit(lambda: page_of(run.trace(part, node), run.model))))[0]
+        page = (await unless_gone(request, house.looking.submit(lambda: _saved(run, part, node))))[0]
         return HTMLResponse(page, headers={"Content-Disposition": 'attachment; filename="regard.html"'})
 
     return router
@@ -67,9 +71,18 @@ def _traced(house: House, ask: Ask) -> Response:
     found = traced(translator, [ask.text], settings, forced_ids(translator, ask.prefix))[0]
     if not found.traces:
         raise ValueError(f"a text to look into must have words, got {ask.text!r}")
-    run = Run(model, found.traces)
+    run = Run(model, found.traces, _aligning(house.shelf.books[model].folder, found.traces[0]))
     return _shown(run, house.kept.add(run), 0, None)
 
 
 def _shown(run: Run, name: str, part: int, node: int | None) -> Response:
-    return answer(view_of(run.trace(part, node), run.model, name, part, len(run.traces)))
+    return answer(view_of(run.trace(part, node), run.model, name, part, len(run.traces), run.aligning))
+
+
+def _saved(run: Run, part: int, node: int | None) -> str:
+    return page_of(run.trace(part, node), run.model, aligning=run.aligning)
+
+
+def _aligning(folder: Path, trace: Trace) -> Choice | None:
+    """Reads which heads link words best, where a model looks across and somebody measured it."""
+    return kept_choice(folder, (len(trace.cross), trace.cross[0].n_heads)) if trace.cross else None

@@ -110,6 +110,15 @@ class Flow:
 
 
 @dataclass(frozen=True)
+class Aligning:
+    """The head of cross attention whose weights were measured to link words best, or a mean of heads."""
+
+    layer: int | None  # null: all layers
+    head: int | None  # null: all heads
+    at: str  # say: a row belongs to the piece that is said there; read: to the one that was said a step before
+
+
+@dataclass(frozen=True)
 class Search:
     """How the pieces were chosen."""
 
@@ -140,6 +149,7 @@ class View:
     n_parts: int
     checks: Checks
     flows: list[Flow]
+    aligning: Aligning | None  # null where nobody measured it
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ export const en = {
   'ask.text': 'Sentence',
   'ask.placeholder': 'Type a sentence …',
   'ask.model': 'Model',
-  'ask.model.auto': 'by its language',
+  'ask.model.auto': 'by language',
   'ask.beam': 'Beam',
   'ask.beam.greedy': 'greedy',
   'ask.part': 'Part',
@@ -52,6 +52,8 @@ export const en = {
   'translate.heads': 'Heads',
   'translate.all': 'All',
   'translate.layer': 'Layer {n}',
+  'translate.best': 'Aligning',
+  'translate.one': 'Layer {layer}, head {head}: measured to link words best.',
   'translate.whole': 'Mean of {n} heads.',
   'translate.none': 'This model has no attention from the translation to the sentence.',
 

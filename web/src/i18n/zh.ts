@@ -54,6 +54,8 @@ export const zh: Record<Key, string> = {
   'translate.heads': '头',
   'translate.all': '全部',
   'translate.layer': '第 {n} 层',
+  'translate.best': '对齐',
+  'translate.one': '第 {layer} 层第 {head} 头：实测对齐词语最好。',
   'translate.whole': '{n} 个头的平均。',
   'translate.none': '此模型没有从译文到原句的注意力。',
 

@@ -17,6 +17,7 @@ _HOMES = {
     "Trace": "regard.trace",
     "Traced": "regard.trace",
     "Translator": "regard.decode.translator",
+    "Writer": "regard.decode.writer",
     "align": "regard.trace.align",
     "build_heads": "regard.build",
     "build_model": "regard.build",
@@ -31,6 +32,7 @@ _HOMES = {
     "show_trace": "regard.notebook",
     "trace": None,
     "traced": "regard.trace",
+    "traced_text": "regard.trace.written",
 }
 
 __all__ = [
@@ -44,6 +46,7 @@ __all__ = [
     "Trace",
     "Traced",
     "Translator",
+    "Writer",
     "align",
     "build_heads",
     "build_model",
@@ -58,6 +61,7 @@ __all__ = [
     "show_trace",
     "trace",
     "traced",
+    "traced_text",
 ]
 
 if TYPE_CHECKING:
@@ -67,6 +71,7 @@ if TYPE_CHECKING:
     from regard.config import HeadsSettings, PartSettings, Settings
     from regard.decode.load import load
     from regard.decode.translator import Translator
+    from regard.decode.writer import Writer
     from regard.mask import Mask
     from regard.model import MultiHeadAttention
     from regard.notebook import head_view, model_view, show_heatmaps, show_trace
@@ -75,6 +80,7 @@ if TYPE_CHECKING:
     from regard.trace import Trace, Traced, load_trace, traced
     from regard.trace.align import align
     from regard.trace.heads import report_heads
+    from regard.trace.written import traced_text
 
 
 def __getattr__(name: str) -> Any:

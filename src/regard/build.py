@@ -10,7 +10,7 @@ from torch import nn
 from regard.attention import ATTENTION
 from regard.batch import PAD
 from regard.config import HeadsSettings, ModelSettings, PartSettings, checked, choose, unknown
-from regard.model import MultiHeadAttention, Recurrent, Seq2Seq, Transformer
+from regard.model import DecoderOnly, MultiHeadAttention, Recurrent, Seq2Seq, Transformer
 from regard.model.decoder import Decoder, DecoderLayer
 from regard.model.embedding import Embedding, Output, make_table
 from regard.model.encoder import Encoder, EncoderLayer
@@ -57,9 +57,11 @@ SHARED_TABLES = {"all": 3, "target": 2, "none": 1}
 
 def build_model(settings: ModelSettings, vocab_sizes: tuple[int, int]) -> Seq2Seq:
     """Makes a sequence-to-sequence model for source and target vocabularies of these sizes."""
-    make = choose({"transformer": build_transformer, "recurrent": build_recurrent}, settings.family, "family")
+    families = {"transformer": build_transformer, "recurrent": build_recurrent, "decoder": build_decoder_only}
+    make = choose(families, settings.family, "family")
     check_sizes(settings.d_model, settings.n_heads, settings.d_model)
-    if min(settings.n_encoder_layers, settings.n_decoder_layers, settings.d_ff) < 1:
+    reads = settings.family != "decoder"
+    if min(settings.n_encoder_layers if reads else 1, settings.n_decoder_layers, settings.d_ff) < 1:
         sizes = (settings.n_encoder_layers, settings.n_decoder_layers, settings.d_ff)
         raise ValueError(f"n_encoder_layers, n_decoder_layers and d_ff must be 1 or more, got {sizes}")
     choose(POSITION, settings.position.name, "position")
@@ -88,6 +90,17 @@ def build_transformer(settings: ModelSettings, vocab_sizes: tuple[int, int]) -> 
     ]
     encoder, decoder = Encoder(encoder_layers, _last_norm(settings)), Decoder(decoder_layers, _last_norm(settings))
     return Transformer(src, tgt, encoder, decoder, output)
+
+
+def build_decoder_only(settings: ModelSettings, vocab_sizes: tuple[int, int]) -> DecoderOnly:
+    """Makes a stack of the encoder's layers that will be under a causal mask, and the tables of what it writes."""
+    position = build_position(settings, "past")
+    _, tgt, output = build_embeddings(settings, vocab_sizes, position, position)
+    layers = [
+        EncoderLayer(_heads(settings, position), _feed_forward(settings), _residuals(settings, 2))
+        for _ in range(settings.n_decoder_layers)
+    ]
+    return DecoderOnly(tgt, Encoder(layers, _last_norm(settings)), output)
 
 
 def build_recurrent(settings: ModelSettings, vocab_sizes: tuple[int, int]) -> Recurrent:

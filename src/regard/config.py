@@ -37,6 +37,8 @@ class HeadsSettings:
 class DataSettings:
     """Where the text lies; each source is a file, two aligned files joined by a comma, or `-`."""
 
+    form: str = "pairs"  # of sentences; or "text", which runs on, or "documents", one on each line
+    columns: tuple[int, ...] = ()  # that make up a document, counted from 1; all of a line where none are given
     train: tuple[str, ...] = ()
     # How often an epoch sees each pair of a training source, such as 2.5; once where none are given. A pair that stands
     # in several sources belongs to the first.
@@ -45,7 +47,9 @@ class DataSettings:
     valid: tuple[str, ...] = ()
     test: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()  # files whose sentences stay out of training on either side, besides valid and test
-    valid_size: int = 1000  # pairs split off where no validation text is given, a tenth of the text at most
+    # Pairs or documents split off where no validation text is given, a tenth of them at most; of a running text it is
+    # the last tenth.
+    valid_size: int = 1000
     reverse: bool = False  # each source's second language is translated into its first
     src_lang: str = "src"
     tgt_lang: str = "tgt"
@@ -56,7 +60,7 @@ class TextSettings:
     """How strings become ids."""
 
     tokenizer: str | None = None  # a model's folder whose pieces are used; learned from the text where none is named
-    kind: str = "unigram"  # or "bpe"
+    kind: str = "unigram"  # or "bpe", or "characters", which keep white space as it is
     vocab_size: int = 8000
     joint: bool = True  # one vocabulary for both sides
     byte_fallback: bool = True
@@ -64,7 +68,7 @@ class TextSettings:
     symbols: tuple[str, ...] = ()  # pieces that are never split, such as "<bt>"
     sampling: float = 0.0  # chance-based segmentation in training: unigram sampling's alpha or BPE's dropout
     variants: int = 8  # segmentations of each side that are stored where there is sampling
-    max_len: int = 256  # pieces of a side; longer pairs are left out of training
+    max_len: int = 256  # pieces of a side; longer pairs are left out of training, a running text is cut
     max_ratio: float = 4.0  # of the sides' lengths in pieces; pairs beyond it are counted as outliers and left out
 
 
@@ -72,8 +76,8 @@ class TextSettings:
 class ModelSettings:
     """A sequence-to-sequence model: its family, its sizes and its exchangeable parts."""
 
-    family: str = "transformer"  # or "recurrent"
-    n_encoder_layers: int = 6
+    family: str = "transformer"  # or "recurrent", or "decoder", which reads nothing but what it wrote
+    n_encoder_layers: int = 6  # a decoder has none
     n_decoder_layers: int = 6
     d_model: int = 512
     n_heads: int = 8
@@ -97,7 +101,7 @@ class DecodeSettings:
     n_best: int = 1
     length_penalty: float = 1.0  # hypotheses compare by log-probability / length ** this
     max_ratio: float = 2.0  # a target has at most this many times the source's pieces …
-    max_extra: int = 20  # … and so many more
+    max_extra: int = 20  # … and so many more; of a decoder's text, the pieces after the prompt
     temperature: float = 1.0
     top_k: int | None = None
     top_p: float | None = None
@@ -172,14 +176,24 @@ RECURRENT = {
     "attention": {"name": "additive"},
     "position": {"name": "none"},
 }
+# And what the decoder does: it learns from text alone, is judged by its loss, and draws what it writes.
+DECODER = {
+    "data": {"form": "text"},
+    "text": {"kind": "characters"},
+    "model": {"family": "decoder", "n_encoder_layers": 0, "norm_place": "before", "position": {"name": "rotary"}},
+    "train": {"label_smoothing": 0.0, "stop_on": "loss"},
+    "decode": {"method": "sample", "max_extra": 300},
+}
+FAMILIES: dict[str, dict[str, dict[str, Any]]] = {
+    "transformer": {},
+    "recurrent": {"model": RECURRENT},
+    "decoder": DECODER,
+}
 
 
 def preset(name: str, family: str = "transformer") -> dict[str, dict[str, Any]]:
     """Gives the tables of a preset for one family of models."""
-    tables = {table: dict(values) for table, values in choose(PRESETS, name, "preset").items()}
-    if choose({"transformer": False, "recurrent": True}, family, "family"):
-        tables["model"] = {**tables.get("model", {}), **RECURRENT}
-    return tables
+    return merged(choose(PRESETS, name, "preset"), choose(FAMILIES, family, "family"))
 
 
 def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:

@@ -162,7 +162,7 @@ def test_an_unfinished_path_is_read_as_far_as_it_went():
 
 
 def test_unknown_models_are_refused_by_name():
-    with pytest.raises(ValueError, match="one of Transformer, Recurrent to be looked into, got Echo"):
+    with pytest.raises(ValueError, match="one of Transformer, Recurrent, DecoderOnly to be looked into, got Echo"):
         make_translator(Echo(V)).translate("abc", trace=True)
 
 

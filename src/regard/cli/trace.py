@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from regard.trace import Trace
     from regard.trace.choice import Choice
 
+FEW = 60  # pieces of a text that are traced unless --set max_extra says otherwise
 FILE = ".safetensors"
 VIEW = ".html"
 OUT = "Save the trace (.safetensors), a page that shows it (.html) or a figure of it (.png, .svg or .pdf)."
@@ -39,18 +40,19 @@ def trace(
     device: Device = "cpu",
     json_: Json = False,
 ) -> None:
-    """Translates a sentence and shows what each output word looked at, on the run itself."""
+    """Translates a sentence, or goes on with a text, and shows what each word looked at, on the run itself."""
     _check_asked(out, figure, head, terms)
     place = None if head is None else _place(head)
     folder, _ = (model, []) if model is not None else picked(src, tgt, iter([text]))
     from regard.decode.load import load
+    from regard.decode.writer import Writer
 
     translator = load(folder, precision, device)
     check_languages(translator, src, tgt)
-    if len(parts := translator.parts([text], 1)[0]) != 1:
-        got = f"{len(parts)} parts" if parts else repr(text)
-        raise ValueError(f"a text to trace must have words, and no more than the model reads at once, got {got}")
-    seen = translator.translate(text, decoding(translator.settings, beam, None, set_), trace=True)[0].trace
+    if isinstance(translator, Writer):
+        seen = translator.write(text.replace("\\n", "\n"), _writing(translator.settings, beam, set_), trace=True).trace
+    else:
+        seen = _translated(translator, text, decoding(translator.settings, beam, None, set_))
     choice = _aligning(seen, folder)
     if out is not None:
         _keep(seen, out, Path(folder).name, figure, place, terms, choice)
@@ -59,12 +61,29 @@ def trace(
     _show_all(seen, json_, choice)
 
 
+def _translated(translator: Any, text: str, settings: Any) -> "Trace":
+    if len(parts := translator.parts([text], 1)[0]) != 1:
+        got = f"{len(parts)} parts" if parts else repr(text)
+        raise ValueError(f"a text to trace must have words, and no more than the model reads at once, got {got}")
+    return translator.translate(text, settings, trace=True)[0].trace
+
+
+def _writing(default: Any, beam: int | None, set_: list[str] | None) -> Any:
+    """Gives the settings of a text that is looked into: a few words of it, unless more are asked for."""
+    from dataclasses import replace
+
+    few = replace(default, max_extra=min(default.max_extra, FEW))
+    return decoding(few, beam, None, [*(["method=beam"] if beam is not None and beam > 1 else []), *(set_ or [])])
+
+
 def _aligning(seen: "Trace", folder: str | Path) -> "Choice":
     """Gives the heads that align best, where they are kept beside the model, or all."""
     from regard.trace.choice import ALL_HEADS
     from regard.trace.kept import kept_choice
     from regard.zoo.find import find_model
 
+    if not seen.cross:
+        return ALL_HEADS
     return kept_choice(find_model(folder), (len(seen.cross), seen.cross[0].n_heads)) or ALL_HEADS
 
 
@@ -152,7 +171,7 @@ def _show_head(seen: "Trace", place: tuple[str, int, int], terms: bool, json_: b
 
 def _show_all(seen: "Trace", json_: bool, choice: "Choice") -> None:
     """Prints a trace for people."""
-    from regard.trace.summary import look_across, summarise
+    from regard.trace.summary import looked_at, summarise
 
     summary = summarise(seen, choice)
     if json_:
@@ -161,14 +180,15 @@ def _show_all(seen: "Trace", json_: bool, choice: "Choice") -> None:
     from regard.plot.spread_table import spread_table
     from regard.plot.steps_table import steps_table
 
-    looked = look_across(seen, choice)
+    looked = looked_at(seen, choice)
     source, output = [word.text for word in looked.source], [word.text for word in looked.output]
     title = f"{seen.text} → {seen.output}"
     tables = [looked_at_table(looked.shares.numpy(), source, output, title=title)]
     print_tables(*tables, steps_table(seen.steps), spread_table(summary.spread))
     checks = summary.checks
-    n_heads = sum(look.n_heads for look in seen.cross)
-    whose = f"means over all {n_heads} heads of cross attention"
+    kind = "cross" if seen.cross else "decoder"
+    n_heads = sum(look.n_heads for look in seen.looks if look.kind == kind)
+    whose = f"means over all {n_heads} heads of {kind} attention"
     print(
         f"shares are {whose if choice.layer is None else f'those of {choice}, which aligns best'}; "
         f"weights @ v differ from the layers' output by {checks.weights:.1e} at most, "

@@ -13,13 +13,16 @@ from regard.plot.terminal import escaped, say
 def train(
     out: Annotated[Path, typer.Option("--out", "-o", help="The run's folder.")],
     data: Annotated[
-        list[str] | None, typer.Option(help="Parallel text: pairs.tsv, a.zh,a.en, x.jsonl, x.tmx, -.")
+        list[str] | None,
+        typer.Option(help="Parallel text: pairs.tsv, a.zh,a.en, x.jsonl, x.tmx, -; for a decoder any text."),
     ] = None,
     valid: Annotated[list[str] | None, typer.Option(help="Validation text; split off where none is given.")] = None,
     test: Annotated[list[str] | None, typer.Option(help="Test text, scored in the end.")] = None,
     init: Annotated[str | None, typer.Option(help="Begin with this model: a bundled one's name, or a folder.")] = None,
     preset: Annotated[str | None, typer.Option(help="tiny, small or base.", show_default="small")] = None,
-    family: Annotated[str | None, typer.Option(help="transformer or recurrent.", show_default="transformer")] = None,
+    family: Annotated[
+        str | None, typer.Option(help="transformer, recurrent or decoder.", show_default="transformer")
+    ] = None,
     config: Annotated[Path | None, typer.Option(help="Settings as TOML; only what differs from the preset.")] = None,
     corpora: Annotated[Path | None, typer.Option(help="Folder in which the texts named by --config lie.")] = None,
     set_: Set = None,
@@ -28,7 +31,7 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in this folder.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in this folder.")] = False,
 ) -> None:
-    """From parallel text to a translator: reads, learns pieces, trains, validates, keeps the best model."""
+    """From parallel text to a translator, or from text to a writer: learns pieces, trains, keeps the best model."""
     from regard.train.start import Said, Sources, start_run
 
     sources = Sources(tuple(data or ()), tuple(valid or ()), tuple(test or ()), src, tgt)
@@ -43,7 +46,9 @@ def train(
     except RunStoppedError as stop:
         speak(f"[yellow]{stop}[/]: go on with regard train --out {escaped(str(out))} --resume")
         raise typer.Exit(128 + stop.number) from stop
-    speak(f"model in {escaped(str(out / 'model'))}, best validation BLEU {outcome.best['bleu']:.2f}")
+    best = outcome.best
+    found = f"BLEU {best['bleu']:.2f}" if "bleu" in best else f"loss {best['loss']:.4f}"
+    speak(f"model in {escaped(str(out / 'model'))}, best validation {found}")
 
 
 @app.command()

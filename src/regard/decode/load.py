@@ -1,13 +1,14 @@
-"""One call from a model's folder, or a bundled model's name, to a translator."""
+"""One call from a model's folder, or a bundled model's name, to a model that is ready."""
 
 from dataclasses import replace
 from os import PathLike
 
 import torch
 
-from regard.checkpoint import load_model
+from regard.checkpoint import Checkpoint, load_model
 from regard.config import choose
 from regard.decode.translator import Translator
+from regard.decode.writer import Writer
 from regard.model.swift import swift
 from regard.zoo.find import find_model
 
@@ -17,14 +18,20 @@ DEVICE = {"cpu": ("float32", "int8"), "cuda": ("float32", "bfloat16")}
 def load(path: str | PathLike[str], precision: str = "float32", device: str = "cpu") -> Translator:
     """Opens a model folder, the model inside a run's folder, or a bundled model by its name, ready to translate.
 
+    A decoder comes as a `Writer`, ready to write.
     On a CPU models are packed for speed, in `int8` for more of it; on `cuda` they run as they were trained, in
     `bfloat16` for speed. `auto` is the GPU where there is one that can do it.
     """
     place = choose_device(device, precision)
     checkpoint = load_model(find_model(path))
     if place == "cpu":
-        return Translator.of(replace(checkpoint, model=swift(checkpoint.model, precision)))
-    return Translator.of(replace(checkpoint, model=checkpoint.model.to(place, getattr(torch, precision))))
+        return ready(replace(checkpoint, model=swift(checkpoint.model, precision)))
+    return ready(replace(checkpoint, model=checkpoint.model.to(place, getattr(torch, precision))))
+
+
+def ready(checkpoint: Checkpoint) -> Translator:
+    """Gives what a model is used by: a writer for a decoder, else a translator."""
+    return (Writer if checkpoint.settings.model.family == "decoder" else Translator).of(checkpoint)
 
 
 def choose_device(name: str, precision: str) -> str:

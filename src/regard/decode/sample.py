@@ -24,7 +24,7 @@ def search(
 
     Chance depends on the seed and the sentence alone: the same sentence gets the same samples in any batch.
     """
-    _check(settings)
+    check_chance(settings)
     limits = max_lengths(model, src, settings, make_prefix(prefix, len(src.lengths)))
     luck = draws(src, limits.tolist(), settings)
 
@@ -64,7 +64,8 @@ def _exceeding(probabilities: Float[Tensor, "R K"], luck: Float[Tensor, " R"]) -
     return (reached <= luck[:, None] * reached[:, -1:]).sum(-1)
 
 
-def _check(settings: DecodeSettings) -> None:
+def check_chance(settings: DecodeSettings) -> None:
+    """Raises ValueError for settings by which nothing can be drawn."""
     if settings.n_best < 1:
         raise ValueError(f"n_best must be 1 or more, got {settings.n_best}")
     if not settings.temperature > 0:

@@ -18,7 +18,7 @@ class Embedding(nn.Module):
         self.position = position
         self.dropout = Dropout(dropout)
 
-    def forward(self, ids: Int[Tensor, "B T"], positions: Int[Tensor, "#B T"]) -> Float[Tensor, "B T D"]:
+    def forward(self, ids: Int[Tensor, "B T"], positions: Int[Tensor, "#B T *axes"]) -> Float[Tensor, "B T D"]:
         vectors = self.table(ids) * self.table.embedding_dim**0.5
         return self.dropout(self.position.embed(vectors, positions))
 

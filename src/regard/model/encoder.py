@@ -21,7 +21,7 @@ class EncoderLayer(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "B T D"],
-        positions: Int[Tensor, "#B T"],
+        positions: Int[Tensor, "#B T *axes"],
         mask: Mask,
         real: Bool[Tensor, "B T"] | None,
     ) -> Float[Tensor, "B T D"]:
@@ -40,7 +40,7 @@ class Encoder(nn.Module):
     def forward(
         self,
         x: Float[Tensor, "B T D"],
-        positions: Int[Tensor, "#B T"],
+        positions: Int[Tensor, "#B T *axes"],
         mask: Mask,
         real: Bool[Tensor, "B T"] | None,
     ) -> Float[Tensor, "B T D"]:

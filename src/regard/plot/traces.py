@@ -16,14 +16,14 @@ from regard.plot.one_head import draw_one_head
 from regard.plot.term_maps import draw_term_maps
 from regard.trace.choice import ALL_HEADS, Choice
 from regard.trace.look import KINDS, Look
-from regard.trace.summary import look_across, relative_entropy
+from regard.trace.summary import looked_at, relative_entropy
 from regard.trace.trace import Trace
 from regard.trace.tree import Node, Tree
 
 
 def words_figure(trace: Trace, choice: Choice = ALL_HEADS) -> Figure:
     """Draws what each output word looked at by the heads that are chosen."""
-    seen = look_across(trace, choice)
+    seen = looked_at(trace, choice)
     source, output = [word.text for word in seen.source], [word.text for word in seen.output]
     return draw_looked_at(seen.shares.numpy(), source, output, f"{trace.text} → {trace.output}")
 

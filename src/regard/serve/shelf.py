@@ -51,7 +51,12 @@ class Shelf:
 
     def _add(self, name: str, folder: Path) -> None:
         inside = model_folder(folder)
-        self.books[name] = Book(folder, read_settings(inside / CONFIG), _scores(inside), Lock())
+        made = read_settings(inside / CONFIG)
+        if made.model.family not in FAMILIES:
+            raise ValueError(
+                f"{folder}: a server's models must translate, got a {made.model.family}: use regard generate"
+            )
+        self.books[name] = Book(folder, made, _scores(inside), Lock())
 
     def open(self, name: str) -> Translator:
         """Gives a model, loaded now if it was not."""

@@ -1,12 +1,14 @@
 """Settings of text that cannot be met, found before anything is read."""
 
-from regard.config import DataSettings, TextSettings
+from regard.config import DataSettings, TextSettings, choose
 from regard.text.corpus import check_sources
 from regard.text.exclude import check_excluded
+from regard.text.stream import check_file
 from regard.text.tokenizer import Tokenizer
 from regard.text.vocabulary import check_symbols
 
 MAX_VARIANTS = 255
+FORMS = ("pairs", "text", "documents")
 
 
 def check_settings(data: DataSettings, text: TextSettings, tokenizer: Tokenizer | None) -> None:
@@ -25,6 +27,30 @@ def check_settings(data: DataSettings, text: TextSettings, tokenizer: Tokenizer 
         )
     check_sources((*data.train, *data.valid, *data.test))
     check_excluded(data.exclude)
+
+
+def check_text(data: DataSettings, text: TextSettings, tokenizer: Tokenizer | None) -> None:
+    """Raises ValueError naming the first setting that text without translations cannot have."""
+    choose(dict.fromkeys(FORMS), data.form, "data.form")
+    if not data.train:
+        raise ValueError("data.train must name the training text, got nothing")
+    if data.valid_size < 1:
+        raise ValueError(f"data.valid_size must be 1 or more, got {data.valid_size}")
+    pairs_only: dict[str, object] = {"data.tags": data.tags, "data.reverse": data.reverse, "data.exclude": data.exclude}
+    pairs_only |= {"text.sampling": text.sampling, "text.symbols": text.symbols}
+    documents_only = {} if data.form == "documents" else {"data.weights": data.weights, "data.columns": data.columns}
+    for name, given in (pairs_only | documents_only).items():
+        if given:
+            raise ValueError(f"{name} has no meaning for data.form {data.form!r}, got {given!r}: leave it out")
+    _check_mixture(data, text)
+    _check_text(text)
+    if text.max_len < 2:
+        raise ValueError(f"text.max_len must be 2 or more for text that is gone on with, got {text.max_len}")
+    if wrong := [column for column in data.columns if column < 1]:
+        raise ValueError(f"data.columns must be counted from 1, got {wrong[0]}")
+    for source in (*data.train, *data.valid, *data.test):
+        if source != "-":
+            check_file(source)
 
 
 def _check_mixture(data: DataSettings, text: TextSettings) -> None:

@@ -7,17 +7,19 @@ from pathlib import Path
 
 from regard.config import DataSettings, TextSettings
 from regard.text.blocks import make_cutting
-from regard.text.checks import check_settings
+from regard.text.checks import check_settings, check_text
 from regard.text.corpus import read_pairs
 from regard.text.exclude import read_sentences
 from regard.text.fingerprint import fingerprint
 from regard.text.fitting import Fitted, fit_pairs
 from regard.text.ledger import Ledger, Verdict, hash_keys, take_stock
 from regard.text.pair import Pair
+from regard.text.prepare_text import write_text
 from regard.text.prepared import REPORT, Layout, Prepared, open_prepared, write_held, write_train
 from regard.text.report import N_EXAMPLES, WORDS, DataReport, find, find_origins, write_report
 from regard.text.split import split_valid
 from regard.text.stdin import kept_stdin
+from regard.text.text_job import TextJob
 from regard.text.tokenizer import Tokenizer
 from regard.text.vocabulary import LONGEST_PIECE, train_tokenizer
 from regard.text.whole import whole_folder
@@ -89,14 +91,17 @@ def prepare(
 
     The text is streamed three times: to judge each pair, to learn the pieces, and to encode. In memory are 27 bytes a
     pair, at most a million sentences for the pieces, and the validation and test text. `tick` is told how many more
-    pairs were read.
+    pairs were read. Text without translations (`data.form`) is prepared in the same way.
     """
-    check_settings(data, text, tokenizer)
+    (check_settings if data.form == "pairs" else check_text)(data, text, tokenizer)
     with kept_stdin(data, folder) as kept:
         mark = fingerprint(kept, text, seed, tokenizer)
         prepared = _reopen(folder / "data", mark, say)
         if prepared is None:
-            _make(folder / "data", Job(kept, text, seed, say, tick), tokenizer, mark)
+            if kept.form == "pairs":
+                _make(folder / "data", Job(kept, text, seed, say, tick), tokenizer, mark)
+            else:
+                _make_text(folder / "data", TextJob(kept, text, seed, say), tokenizer, mark)
             prepared = open_prepared(folder / "data")
     for line in prepared.report.lines():
         say(line)
@@ -128,6 +133,14 @@ def _make(target: Path, job: Job, tokenizer: Tokenizer | None, mark: str) -> Non
         report = _write(draft, job, ledger, tokenizer, (valid, test))
         write_report(report, draft / REPORT)
         tokenizer.save(draft)
+        (draft / MARK).write_text(mark, encoding="utf-8")
+
+
+def _make_text(target: Path, job: TextJob, tokenizer: Tokenizer | None, mark: str) -> None:
+    with whole_folder(target) as draft:
+        learned, report = write_text(draft, job, tokenizer)
+        write_report(report, draft / REPORT)
+        learned.save(draft)
         (draft / MARK).write_text(mark, encoding="utf-8")
 
 

@@ -13,6 +13,7 @@ from regard.text.store import IdStore, write_store
 from regard.text.tokenizer import Tokenizer
 from regard.text.tsv import read_tsv
 from regard.text.variants import Cuts
+from regard.text.windows import Windows, open_store
 
 REPORT = "report.json"
 
@@ -22,13 +23,14 @@ class Prepared:
     """All that a trainer needs to know of a text.
 
     The stores are for the loss and leave out pairs that do not fit into a model; the lists of sentences are for
-    scores, and hold given validation and test text in full. Without test text both are empty.
+    scores, and hold given validation and test text in full. Without test text both are empty. Text without translations
+    has no pairs, and a running text is stored in windows.
     """
 
     tokenizer: Tokenizer
-    train: IdStore
-    valid: IdStore
-    test: IdStore
+    train: IdStore | Windows
+    valid: IdStore | Windows
+    test: IdStore | Windows
     valid_pairs: list[tuple[str, str]]
     test_pairs: list[tuple[str, str]]
     report: DataReport
@@ -47,9 +49,9 @@ def open_prepared(folder: Path) -> Prepared:
     """Opens what `prepare` made."""
     return Prepared(
         tokenizer=Tokenizer.load(folder),
-        train=IdStore(folder / "train"),
-        valid=IdStore(folder / "valid"),
-        test=IdStore(folder / "test"),
+        train=open_store(folder / "train"),
+        valid=open_store(folder / "valid"),
+        test=open_store(folder / "test"),
         valid_pairs=_read_sentences(folder / "valid.tsv"),
         test_pairs=_read_sentences(folder / "test.tsv"),
         report=read_report(folder / REPORT),

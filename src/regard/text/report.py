@@ -22,6 +22,15 @@ WORDS = {
 }
 
 
+# In the words of documents, which have one side.
+OF_DOCUMENTS = {
+    Verdict.EMPTY: "that are empty",
+    Verdict.OVERLONG: "that are overlong",
+    Verdict.IN_VALID: "that stand in validation",
+    Verdict.IN_TEST: "that stand in test",
+}
+
+
 @dataclass(frozen=True)
 class Finding:
     """Pairs that were left out for one reason, and where the first of them stand."""
@@ -52,6 +61,7 @@ class DataReport:
     left_out: tuple[Finding, ...]
     held_empty: int  # pairs of given validation and test text, left out for an empty side
     origins: tuple[Origin, ...] = ()  # where there are several
+    unit: str = "pairs"  # or documents, or characters of a running text
 
     def left(self, verdict: Verdict) -> Finding:
         """Gives the finding of one kind."""
@@ -61,13 +71,13 @@ class DataReport:
         """Says it in a few lines; kinds that do not occur are not mentioned."""
         split = " (split off)" if self.valid_is_split else ""
         said = [
-            f"{self.read:,} pairs read: {self.train:,} for training, {self.valid:,} for validation{split}, "
+            f"{self.read:,} {self.unit} read: {self.train:,} for training, {self.valid:,} for validation{split}, "
             f"{self.test:,} for test"
         ]
         for origin in self.origins:
             often = "" if origin.weight == 1 else f", each seen {origin.weight:g} times an epoch"
             said.append(f"{origin.train:,} for training from {origin.source}{often}")
-        for verdict, words in WORDS.items():
+        for verdict, words in (WORDS if self.unit == "pairs" else WORDS | OF_DOCUMENTS).items():
             finding = self.left(verdict)
             if finding.count:
                 said.append(f"{finding.count:,} left out {words} ({'; '.join(finding.examples)})")

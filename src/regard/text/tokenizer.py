@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import sentencepiece
 from numpy.typing import NDArray
 
+from regard.text.characters import Characters, is_characters
 from regard.text.model_file import read_model
 from regard.text.pair import normalise
 from regard.text.spans import place_pieces
@@ -22,13 +23,14 @@ SEPARATE = ("tokenizer.src.model", "tokenizer.tgt.model")
 
 @dataclass(frozen=True, eq=False)
 class Tokenizer:
-    """SentencePiece models for the two sides, one and the same where the vocabulary is joint.
+    """SentencePiece models for the two sides, one and the same where the vocabulary is joint; or characters.
 
     Text is normalised on the way in, so `decode(encode(text, side), side) == normalise(text)` wherever no piece is
-    unknown; with byte fallback none is. Beginnings and ends of sentences are not added here.
+    unknown; with byte fallback none is. Characters take it as it is, and give just that back. Beginnings and ends of
+    sentences are not added here.
     """
 
-    models: tuple[bytes, ...]  # as SentencePiece writes them: one for both sides, or source and target
+    models: tuple[bytes, ...]  # as SentencePiece writes them, or `learn_characters`: one for both sides, or two
 
     pad_id: ClassVar[int] = 0
     unk_id: ClassVar[int] = 1
@@ -46,8 +48,15 @@ class Tokenizer:
         return len(self.models) == 1
 
     @property
+    def exact(self) -> bool:
+        """Tells whether pieces are characters, so that text is not normalised."""
+        return is_characters(self.models[0])
+
+    @property
     def symbols(self) -> set[str]:
         """Names the pieces of both sides that are never split."""
+        if self.exact:
+            return set()
         return set.intersection(*(set(read_model(model).symbols) for model in self.models))
 
     def vocab_size(self, side: Side) -> int:
@@ -56,11 +65,11 @@ class Tokenizer:
 
     def encode(self, text: str, side: Side) -> list[int]:
         """Cuts a text into its likeliest pieces."""
-        return self._side(side).encode(normalise(text))
+        return self._side(side).encode(self._plain(text))
 
     def encode_batch(self, texts: Iterable[str], side: Side) -> list[list[int]]:
         """Cuts many texts, on all cores."""
-        return self._side(side).encode([normalise(text) for text in texts])
+        return self._side(side).encode([self._plain(text) for text in texts])
 
     def decode(self, ids: Ids, side: Side = "tgt") -> str:
         """Puts pieces together; padding, beginnings and ends vanish, an unknown piece is shown as ⁇."""
@@ -75,6 +84,8 @@ class Tokenizer:
 
         A piece that is a space alone goes with the character after it, as do all bytes of a character.
         """
+        if self.exact:
+            return self._side(side).spans(text)
         plain = normalise(text)
         return place_pieces(self._side(side).encode(plain, out_type="serialized_proto"), plain)
 
@@ -94,7 +105,10 @@ class Tokenizer:
         models = tuple(_read(folder / name) for name in names)
         return cls(models)
 
-    def _side(self, side: Side) -> sentencepiece.SentencePieceProcessor:
+    def _plain(self, text: str) -> str:
+        return text if self.exact else normalise(text)
+
+    def _side(self, side: Side) -> Any:
         return self._processors[side]  # pyright: ignore[reportAttributeAccessIssue]
 
     def _checked(self, ids: Ids, side: Side) -> list[int]:
@@ -115,7 +129,9 @@ def _read(path: Path) -> bytes:
     return model
 
 
-def _processor(model: bytes) -> sentencepiece.SentencePieceProcessor:
+def _processor(model: bytes) -> sentencepiece.SentencePieceProcessor | Characters:
+    if is_characters(model):
+        return Characters(model)
     try:
         processor = sentencepiece.SentencePieceProcessor(model_proto=model) if model else None
     except RuntimeError as error:

@@ -9,10 +9,11 @@ from itertools import chain
 import sentencepiece
 
 from regard.config import TextSettings, choose
+from regard.text.characters import learn_characters
 from regard.text.pair import normalise
 from regard.text.tokenizer import Tokenizer
 
-KINDS = {"unigram": "unigram", "bpe": "bpe"}
+KINDS = {"unigram": "unigram", "bpe": "bpe", "characters": "char"}
 LONGEST_PIECE = 16  # characters
 MAX_PAIRS = 500_000  # a larger text is sampled
 # Candidates at the start of unigram learning for each piece in the end: the library's million takes 1.6 times as long
@@ -59,6 +60,9 @@ def _check(settings: TextSettings) -> None:
     if coverage is not None and not 0.9 <= coverage <= 1:
         raise ValueError(f"text.character_coverage must lie in 0.9 … 1, got {coverage}")
     check_symbols(settings.symbols)
+    if settings.kind == "characters" and (settings.symbols or settings.sampling):
+        what = f"text.symbols {settings.symbols}" if settings.symbols else f"text.sampling {settings.sampling}"
+        raise ValueError(f"characters are cut in one way and have no symbols, got {what}: leave it out, or use bpe")
 
 
 def check_symbols(symbols: Sequence[str]) -> None:
@@ -94,6 +98,8 @@ def _reservoir(pairs: Iterable[tuple[str, str]], size: int, chance: random.Rando
 def _learn(texts: Sequence[str], settings: TextSettings, say: Say) -> bytes:
     """Learns as many pieces as are wanted, or as the text has."""
     size = settings.vocab_size
+    if settings.kind == "characters":
+        return learn_characters(texts, size, settings.byte_fallback)
     say(f"learning {size:,} pieces from {len(texts):,} sentences")
     while True:
         try:

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.batch import Batch, make_batch
-from regard.model import MultiHeadAttention, Recurrent, Seq2Seq, Transformer
+from regard.model import DecoderOnly, MultiHeadAttention, Recurrent, Seq2Seq, Transformer
 from regard.model.choices import log_probs, top
 from regard.model.packed import restore_linears
 from regard.position import Position
@@ -81,6 +81,20 @@ def _read_transformer(model: Any, batch: Batch, tape: Tape) -> tuple[Tensor, lis
     return logits, list(looks.values())
 
 
+def _read_decoder_only(model: Any, batch: Batch, tape: Tape) -> tuple[Tensor, list[RecordedLook]]:
+    """Reads the whole text at once."""
+    layers = model.decoder.layers
+    for number, layer in enumerate(layers):
+        tape.listen_to_heads(layer.attention, "decoder", number)
+        for name in ("attention", "feed_forward"):
+            tape.measure(getattr(layer, f"after_{name}"), "decoder", number, name)
+    logits = model(batch)[0]
+    looks = [_turning(each.look(), layers[each.layer].attention) for each in tape.heard]
+    first = layers[0].after_attention, layers[0].attention
+    parts = first_parts(model.tgt, *first, batch.tgt.read, batch.tgt.positions)
+    return logits, [replace(looks[0], parts=parts), *looks[1:]]
+
+
 def _read_recurrent(model: Any, batch: Batch, tape: Tape) -> tuple[Tensor, list[RecordedLook]]:
     """Reads token by token, as the model decodes; its kernels for whole sentences build no queries to look at."""
     tape.listen(model.attention, "cross", 0)
@@ -95,6 +109,7 @@ def _read_recurrent(model: Any, batch: Batch, tape: Tape) -> tuple[Tensor, list[
 READ: dict[type, Callable[[Any, Batch, Tape], tuple[Tensor, list[RecordedLook]]]] = {
     Transformer: _read_transformer,
     Recurrent: _read_recurrent,
+    DecoderOnly: _read_decoder_only,
 }
 
 

@@ -93,8 +93,13 @@ def make_trace(
     answers: list[Choices],
 ) -> Trace:
     """Looks at the best of what was found for one part."""
-    tree = grow(found, answers, settings, partial(_named, translator.tokenizer))
+    tree = make_tree(translator.tokenizer, settings, found, answers)
     return look_at(translator, settings, source, tree, tree.best)
+
+
+def make_tree(tokenizer: Tokenizer, settings: DecodeSettings, found: list[Hypothesis], answers: list[Choices]) -> Tree:
+    """Gives the tree of a search, with the names of its pieces."""
+    return grow(found, answers, settings, partial(_named, tokenizer))
 
 
 def _named(tokenizer: Tokenizer, tokens: Sequence[int]) -> dict[int, str]:

@@ -18,7 +18,8 @@ MOST = 3  # words named for each word
 class LookedAt:
     """What each output word looked at: for each source word its share, by the heads that are named.
 
-    The pieces of a source word are added, those of an output word averaged. The end of the sentence says nothing and is
+    Of a model that reads no source, the words it looked at are those it had written, their beginning among them. The
+    pieces of a source word are added, those of an output word averaged. The end of the sentence says nothing and is
     no word of the output.
     """
 
@@ -72,21 +73,36 @@ class Summary:
 def summarise(trace: Trace, choice: Choice = ALL_HEADS) -> Summary:
     """Looks through a whole trace, one head after another; words look with the heads that are chosen."""
     spread = [Spread(look.kind, look.layer, relative_entropy(look).tolist()) for look in trace.looks]
-    words = _spoken(trace, look_across(trace, choice)) if trace.cross else []
-    about = trace.text, trace.output, trace.source, str(choice)
+    looked = looked_at(trace, choice) if trace.cross or trace.decoder else None
+    words = [] if looked is None else _spoken(trace, looked)
+    about = trace.text, trace.output, trace.source, str(choice) if looked is None else looked.heads
     return Summary(*about, words, trace.steps, spread, trace.check())
+
+
+def looked_at(trace: Trace, choice: Choice = ALL_HEADS) -> LookedAt:
+    """Gives what each output word looked at: across at the source, or back where there is none."""
+    return look_across(trace, choice) if trace.cross or not trace.decoder else look_back(trace)
 
 
 def look_across(trace: Trace, choice: Choice = ALL_HEADS) -> LookedAt:
     """Gives what each output word looked at."""
     if not trace.cross:
         raise ValueError(f"looking across needs cross attention, and {trace} has none: see its other looks")
-    weights = _weights(trace, choice)
+    return _by_words(trace, _weights(trace, choice), trace.source, str(choice))
+
+
+def look_back(trace: Trace) -> LookedAt:
+    """Gives what each output word looked at of what was written before it, by all heads of the decoder."""
+    weights = torch.stack([look.weights().mean(0) for look in trace.decoder]).mean(0)
+    return _by_words(trace, weights, trace.read, "decoder:all:all")
+
+
+def _by_words(trace: Trace, weights: Float[Tensor, "T S"], seen: tuple[str, ...], heads: str) -> LookedAt:
     said = trace.target[:-1] if trace.target[-1:] == ("</s>",) else trace.target
-    output, source = group_words(said), group_words(trace.source)
+    output, source = group_words(said), group_words(seen)
     by_source = torch.stack([weights[:, list(word.places)].sum(1) for word in source], dim=1)
     rows = [by_source[list(word.places)].mean(0) for word in output]
-    return LookedAt(str(choice), output, source, torch.stack(rows) if rows else by_source[:0])
+    return LookedAt(heads, output, source, torch.stack(rows) if rows else by_source[:0])
 
 
 def _weights(trace: Trace, choice: Choice) -> Float[Tensor, "T S"]:

@@ -15,6 +15,7 @@ from torch import Tensor
 from regard.batch import BOS, EOS, Batch, Shape, pack, unpack
 from regard.config import Settings
 from regard.text.store import IdStore
+from regard.text.windows import Windows
 from regard.train.distributed import Team
 from regard.train.plan import choose_widths, plan_epoch, share
 
@@ -51,13 +52,13 @@ class Group:
 class Epoch:
     """The pairs of one epoch, some perhaps several times, as they are cut into pieces this time."""
 
-    store: IdStore
+    store: IdStore | Windows
     pairs: NDArray[np.int64]
     variants: NDArray[np.int64]  # (n, 2): of each source and each target
     lengths: NDArray[np.int64]  # (n, 2)
 
 
-def open_epoch(store: IdStore, seed: int, epoch: int) -> Epoch:
+def open_epoch(store: IdStore | Windows, seed: int, epoch: int) -> Epoch:
     """Draws what an epoch consists of; the same for the same seed and number."""
     pairs = store.epoch(seed, epoch)
     variants = store.draw(seed, epoch, pairs)
@@ -65,7 +66,7 @@ def open_epoch(store: IdStore, seed: int, epoch: int) -> Epoch:
 
 
 def feed(
-    store: IdStore, settings: Settings, team: Team, device: torch.device, start: tuple[int, int]
+    store: IdStore | Windows, settings: Settings, team: Team, device: torch.device, start: tuple[int, int]
 ) -> Generator[Group]:
     """Gives the groups from an epoch and a batch on, epoch after epoch, the same ones whoever asks.
 
@@ -76,7 +77,9 @@ def feed(
     return _ahead((_pinned(group) for group in groups), AHEAD) if fixed else groups
 
 
-def _groups(store: IdStore, settings: Settings, team: Team, fixed: bool, start: tuple[int, int]) -> Generator[Group]:
+def _groups(
+    store: IdStore | Windows, settings: Settings, team: Team, fixed: bool, start: tuple[int, int]
+) -> Generator[Group]:
     train = settings.train
     (number, at), budget = start, train.batch_tokens * team.world
     # The first epoch's lengths decide for all, so that shapes stay the same.

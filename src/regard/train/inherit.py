@@ -22,9 +22,11 @@ def inherited(init: str) -> dict[str, dict[str, Any]]:
     """Gives the settings that a model hands down: languages, text, sizes and search, and a gentler learning rate."""
     made = _settings_of(init)
     table = settings_table(made)
-    languages = {name: table["data"][name] for name in ("src_lang", "tgt_lang")}
+    languages = {name: table["data"][name] for name in ("src_lang", "tgt_lang", "form", "columns")}
     share = LR_SHARE if made.train.init is None else 1.0  # a model that was itself tuned had it already
     learning = {**FINE_TUNING, "lr": made.train.lr * share, "init": init}
+    if made.model.family == "decoder":
+        learning |= {"label_smoothing": made.train.label_smoothing, "stop_on": "loss"}
     return {"data": languages, "train": learning, **{name: table[name] for name in ("text", "model", "decode")}}
 
 

@@ -2,7 +2,7 @@
 
 import time
 from contextlib import closing
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -73,11 +73,10 @@ def judge(run: Run) -> None:
     if checkpoint is not None:
         n = run.settings.train.valid_sentences
         found = validate(checkpoint, run.prepared.valid, run.prepared.valid_pairs[:n])
-        value = found.bleu if run.settings.train.stop_on == "bleu" else -found.loss
+        value = found.value(run.settings.train.stop_on)
         better = float(progress.best is None or value > progress.best)
-        row = {"step": progress.step, "loss": found.loss, "bleu": found.bleu, "chrf": found.chrf}
-        progress.valid.append(row)
-        run.watch.valid(progress, found.samples)
+        progress.valid.append({"step": progress.step, **found.scores})
+        run.watch.valid(progress, str(found), found.samples)
         if better:
             progress.best = value
             keep_model(run, checkpoint, found)
@@ -106,9 +105,8 @@ def usable(run: Run) -> Checkpoint | None:
 
 
 def keep_model(run: Run, checkpoint: Checkpoint, found: Validation) -> None:
-    """Saves the model that translates."""
-    scores = {key: value for key, value in asdict(found).items() if key != "samples"}
-    save_model(run.folder / "model", checkpoint, {"valid": scores, "step": run.progress.step})
+    """Saves the model that is used."""
+    save_model(run.folder / "model", checkpoint, {"valid": found.scores, "step": run.progress.step})
 
 
 def save(run: Run) -> None:

@@ -88,6 +88,8 @@ def optimiser_memory(run: Run) -> Iterator[torch.Tensor]:
 
 def name_place(run: Run, place: Place) -> str:
     """Words where a step was taken, and on what."""
-    ids = [int(i) for i in run.prepared.train.src(place.first)]
-    text = run.prepared.tokenizer.decode(ids, "src")[:60]
+    side = "src" if run.settings.data.form == "pairs" else "tgt"
+    store = run.prepared.train
+    ids = [int(i) for i in (store.src if side == "src" else store.tgt)(place.first)]
+    text = run.prepared.tokenizer.decode(ids, side)[:60]
     return f"step {place.step} (epoch {place.epoch}, batch {place.batch}, first pair {place.first}: {text!r})"

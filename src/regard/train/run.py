@@ -77,11 +77,28 @@ def resolve(settings: Settings, device: torch.device) -> Settings:
         )
     if {train.max_epochs, train.max_steps, train.max_minutes, train.patience} == {None}:
         raise ValueError("a run must end: give train.max_steps, max_epochs, max_minutes or patience")
+    check_family(settings)
     precision = choose(PRECISION, train.precision, "precision")
     if precision is None:
         precision = "bfloat16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "float32"
     tie = settings.model.tie if settings.text.joint or settings.model.tie != "all" else "target"
-    return replace(settings, train=replace(train, precision=precision), model=replace(settings.model, tie=tie))
+    n_encoder_layers = 0 if settings.model.family == "decoder" else settings.model.n_encoder_layers
+    model = replace(settings.model, tie=tie, n_encoder_layers=n_encoder_layers)
+    return replace(settings, train=replace(train, precision=precision), model=model)
+
+
+def check_family(settings: Settings) -> None:
+    """Raises ValueError where a model that writes is to translate, or one that translates has no pairs."""
+    family, form, train = settings.model.family, settings.data.form, settings.train
+    writes = family == "decoder"
+    if writes != (form != "pairs"):
+        way_out = 'set data.form to "text" or "documents"' if writes else 'set model.family to "decoder"'
+        got = f"{family!r} and {form!r}"
+        raise ValueError(f"a decoder learns from text alone, all others from pairs, got {got}: {way_out}")
+    if writes and train.stop_on != "loss":
+        raise ValueError(f"train.stop_on must be 'loss' for a decoder, which translates nothing, got {train.stop_on!r}")
+    if writes and train.vectors != "random":
+        raise ValueError(f"train.vectors must be 'random' for a decoder, got {train.vectors!r}: leave it out")
 
 
 def check_numbers(train: TrainSettings) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from regard.checkpoint import CONFIG, settings_table
 from regard.config import Settings, merged, override, preset, settings
 from regard.text.corpus import read_pairs
+from regard.text.documents import read_running
 from regard.text.language import guess_language
 from regard.train.distributed import place_in_team
 from regard.train.inherit import check_inherited, inherited
@@ -124,12 +125,12 @@ def _under(said: Said) -> dict[str, Any]:
 
 def _layers(said: Said, sources: Sources, under: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Gives the tables of the file and of the command line."""
-    file = {} if said.config is None else _found(_read(said.config, under), said.config.parent, said.corpora)
+    file = {} if said.config is None else placed(_read(said.config, under), said.config.parent, said.corpora)
     init = {} if said.init is None else {"train": {"init": said.init}}
     return [file, init, {"data": _data(sources)}, *(override(text) for text in said.sets)]
 
 
-def _found(file: dict[str, Any], beside: Path, corpora: Path | None) -> dict[str, Any]:
+def placed(file: dict[str, Any], beside: Path, corpora: Path | None) -> dict[str, Any]:
     """Says where the texts that a file names lie: `./x` beside the file, others in the folder of corpora if given."""
 
     def place(path: str) -> str:
@@ -150,6 +151,9 @@ def _languages(sources: Sources, data: dict[str, Any]) -> dict[str, str]:
         "src_lang": sources.src_lang or data.get("src_lang"),
         "tgt_lang": sources.tgt_lang or data.get("tgt_lang"),
     }
+    if data.get("form", "pairs") != "pairs":
+        spoken = named["tgt_lang"] or named["src_lang"] or _spoken(data["train"])
+        return {"src_lang": spoken, "tgt_lang": spoken}
     if all(named.values()) or "-" in data["train"]:
         return {key: value for key, value in named.items() if value}
     names = named["src_lang"] or "src", named["tgt_lang"] or "tgt"
@@ -158,6 +162,14 @@ def _languages(sources: Sources, data: dict[str, Any]) -> dict[str, str]:
     src, tgt = ([pair.src for pair in first], [pair.tgt for pair in first])[::turn]
     guessed = {"src_lang": guess_language(src) or "src", "tgt_lang": guess_language(tgt) or "tgt"}
     return {key: value or guessed[key] for key, value in named.items()}
+
+
+def _spoken(sources: list[str]) -> str:
+    """Gives the language of a text, as far as its script tells."""
+    if "-" in sources:
+        return "text"
+    first = next(read_running(sources[0]), "")[:5000].splitlines()
+    return guess_language(first) or "text"
 
 
 def _read(path: Path, under: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,9 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from math import exp
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -34,6 +36,7 @@ from regard.train.replaced import let_go, own, put_back
 from regard.train.run import Run, choose_device, open_run, resolve
 from regard.train.state import Progress, checkpoints
 from regard.train.validate import validate
+from regard.train.validate_text import text_loss
 from regard.train.watch import Watch
 
 
@@ -157,17 +160,16 @@ def _try_average(run: Run) -> None:
     fill(checkpoint.model, average_states(places), places[-1])
     n = run.settings.train.valid_sentences
     found = validate(checkpoint, run.prepared.valid, run.prepared.valid_pairs[:n])
-    value = found.bleu if run.settings.train.stop_on == "bleu" else -found.loss
-    run.watch.say(f"mean of {len(places)} checkpoints: validation loss {found.loss:.3f}, BLEU {found.bleu:.2f}")
-    if run.progress.best is None or value > run.progress.best:
-        scores = {"loss": found.loss, "bleu": found.bleu, "chrf": found.chrf}
-        save_model(
-            run.folder / "model", checkpoint, {"valid": scores, "step": run.progress.step, "averaged": len(places)}
-        )
+    run.watch.say(f"mean of {len(places)} checkpoints: {found}")
+    if run.progress.best is None or found.value(run.settings.train.stop_on) > run.progress.best:
+        about = {"step": run.progress.step, "averaged": len(places)}
+        save_model(run.folder / "model", checkpoint, {"valid": found.scores, **about})
 
 
 def _test(run: Run) -> Scores | None:
     pairs = run.prepared.test_pairs
+    if run.settings.data.form != "pairs" and run.settings.data.test:
+        _test_text(run)
     if not pairs:
         return None
     run.watch.say(f"translating {len(pairs):,} test sentences")
@@ -178,10 +180,23 @@ def _test(run: Run) -> Scores | None:
     run.watch.say(
         f"test BLEU {result.bleu:.2f} ({result.bleu_signature}), chrF {result.chrf:.2f} ({result.chrf_signature})"
     )
+    _note_test(run, asdict(result))
+    return result
+
+
+def _test_text(run: Run) -> None:
+    """Says how well the best model foresees the test text, and writes it beside the model."""
+    checkpoint = load_model(run.folder)
+    checkpoint.model.to(run.device)
+    loss = text_loss(checkpoint, run.prepared.test)
+    run.watch.say(f"test loss {loss:.4f}, perplexity {exp(min(loss, 50.0)):.3f}")
+    _note_test(run, {"loss": loss})
+
+
+def _note_test(run: Run, found: dict[str, Any]) -> None:
     path = run.folder / "model" / SCORES
     with whole_file(path) as draft:
-        write_json(draft, {**read_json(path), "test": asdict(result)})
-    return result
+        write_json(draft, {**read_json(path), "test": found})
 
 
 def _silent(message: str) -> None:

@@ -1,7 +1,8 @@
-"""How good is the model now: loss and BLEU on text it does not learn from."""
+"""How good is the model now: on text it does not learn from, by loss and by what it says."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import exp
 
 import torch
 from torch import nn
@@ -12,27 +13,50 @@ from regard.config import DecodeSettings
 from regard.decode.translator import Translator
 from regard.score.bleu import score
 from regard.text.store import IdStore
+from regard.text.windows import Windows
 from regard.train.loss import smoothed_cross_entropy
 from regard.train.plan import plan_epoch
+from regard.train.validate_text import text_loss, text_sample
 
 
 @dataclass(frozen=True)
 class Validation:
-    """Mean −log p of a target token, BLEU and chrF of greedy translations, and the first few of them."""
+    """Mean −log p of a target token, BLEU and chrF of greedy translations, and the first few of them.
+
+    Of a model that translates nothing there are no such scores, and the sample is a text that it went on with.
+    """
 
     loss: float
-    bleu: float
-    chrf: float
+    bleu: float | None
+    chrf: float | None
     samples: list[tuple[str, str, str]]  # source, translation, reference
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """Gives the numbers that there are, by name."""
+        named = {"loss": self.loss, "bleu": self.bleu, "chrf": self.chrf}
+        return {name: value for name, value in named.items() if value is not None}
+
+    def value(self, stop_on: str) -> float:
+        """Gives the number by which models compare, larger being better."""
+        return -self.loss if stop_on == "loss" else self.scores[stop_on]
+
+    def __str__(self) -> str:
+        words = {"bleu": "BLEU", "chrf": "chrF"}
+        rest = [f", {words[name]} {value:.2f}" for name, value in self.scores.items() if name in words]
+        return f"validation loss {self.loss:.3f}, perplexity {exp(min(self.loss, 50.0)):.2f}" + "".join(rest)
 
 
 def validate(
-    checkpoint: Checkpoint, store: IdStore, pairs: Sequence[tuple[str, str]], n_samples: int = 3
+    checkpoint: Checkpoint, store: IdStore | Windows, pairs: Sequence[tuple[str, str]], n_samples: int = 3
 ) -> Validation:
     """Judges a model without changing it."""
     was_training = checkpoint.model.training
     checkpoint.model.eval()
     try:
+        if checkpoint.settings.data.form != "pairs":
+            return Validation(text_loss(checkpoint, store), None, None, [text_sample(checkpoint, store)])
+        assert isinstance(store, IdStore), "only running text is cut into windows"
         loss = mean_loss(checkpoint.model, store, checkpoint.settings.train.batch_tokens)
         translator = Translator.of(checkpoint)
         outputs = [

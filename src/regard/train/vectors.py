@@ -9,6 +9,7 @@ from torch import Tensor
 from regard.config import choose
 from regard.model import Seq2Seq
 from regard.text.store import IdStore
+from regard.text.windows import Windows
 
 SKIP_GRAM = {"skip_gram": 1, "cbow": 0}
 
@@ -27,9 +28,10 @@ class Sentences:
                 yield [str(piece) for piece in ids]
 
 
-def start_from_vectors(model: Seq2Seq, store: IdStore, method: str, seed: int) -> None:
+def start_from_vectors(model: Seq2Seq, store: IdStore | Windows, method: str, seed: int) -> None:
     """Fills the tables of a model with skip-gram or CBOW vectors (Mikolov et al. 2013, arXiv:1301.3781; S4.5)."""
     choose(SKIP_GRAM, method, "vectors")
+    assert isinstance(store, IdStore), "a decoder's tables start at random"
     src, tgt = model.get_submodule("src.table"), model.get_submodule("tgt.table")
     if src is tgt:
         fill_table(src.weight, Sentences(store, ("src", "tgt")), method, seed)  # pyright: ignore[reportArgumentType]

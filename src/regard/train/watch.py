@@ -67,15 +67,11 @@ class Watch:
         if not self._live():
             self.say(told)
 
-    def valid(self, progress: Progress, samples: Sequence[tuple[str, str, str]]) -> None:
+    def valid(self, progress: Progress, found: str, samples: Sequence[tuple[str, str, str]]) -> None:
         """Reports the newest validation and a few translations."""
-        found = progress.valid[-1]
-        self._record(progress.step, {f"valid_{name}": found[name] for name in ("loss", "bleu", "chrf")})
-        perplexity = math.exp(min(found["loss"], 50.0))
-        self.say(
-            f"step {progress.step}: validation loss {found['loss']:.3f}, perplexity {perplexity:.2f}, "
-            f"BLEU {found['bleu']:.2f}, chrF {found['chrf']:.2f}"
-        )
+        scores = {name: value for name, value in progress.valid[-1].items() if name != "step"}
+        self._record(progress.step, {f"valid_{name}": value for name, value in scores.items()})
+        self.say(f"step {progress.step}: {found}")
         if self.leads:
             self.draw(progress)
         for src, tgt, reference in samples:

@@ -110,7 +110,7 @@ def _sizes(model: Mapping[str, Any]) -> str:
 
 def _scores(scores: Mapping[str, Any]) -> str:
     lines = []
-    if "test" in scores:
+    if "bleu" in scores.get("test", {}):
         test = scores["test"]
         on = f" on {test['on']}" if "on" in test else ""
         lines = [
@@ -118,5 +118,7 @@ def _scores(scores: Mapping[str, Any]) -> str:
             f"- test chrF {test['chrf']:.2f} (`{test['chrf_signature']}`)",
         ]
     if "valid" in scores:
-        lines.append(f"- validation BLEU {scores['valid']['bleu']:.2f}, greedy")
+        valid = scores["valid"]
+        of_text = f"- validation loss {valid['loss']:.4f} nats a piece"
+        lines.append(f"- validation BLEU {valid['bleu']:.2f}, greedy" if "bleu" in valid else of_text)
     return "\n".join(lines) or OPEN

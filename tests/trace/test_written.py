@@ -1,0 +1,82 @@
+"""Texts that are written and looked into: the same text, and every head of the decoder."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+import regard
+from regard.plot.traces import FIGURES, head_figure, terms_figure
+from regard.trace.summary import look_back, summarise
+from tests.decode.writers import make_model, make_writer
+
+METHODS = {
+    "greedy": {"method": "greedy"},
+    "sample": {"method": "sample", "n_best": 2, "seed": 3},
+    "beam": {"method": "beam", "beam": 3, "n_best": 2},
+}
+RUNS = [*((method, "rotary") for method in METHODS), *(("greedy", name) for name in ("learned", "alibi", "shaw"))]
+
+
+@pytest.mark.parametrize(("method", "position"), RUNS)
+def test_what_is_traced_is_what_is_written(method, position):
+    writer = make_writer(make_model(position), **METHODS[method])
+    seen = writer.write("ab c", trace=True)
+    assert seen.translation == writer.write("ab c")
+    trace = seen.trace
+    assert (trace.text, trace.output, trace.source) == ("ab c", seen.text, ())
+    assert trace.read[:5] == ("<s>", "a", "b", "▁", "c") and trace.target[:-1] == trace.read[1:]
+    assert [(look.kind, look.layer, look.n_heads) for look in trace.looks] == [("decoder", 0, 2), ("decoder", 1, 2)]
+    checks = trace.check()
+    assert checks.weights < 1e-9 and checks.log_prob < 1e-9
+    for look in trace.decoder:
+        weights = look.weights()
+        torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:2], dtype=weights.dtype))
+        assert not weights.triu(1).any(), "nobody sees what comes later"
+        torch.testing.assert_close(look.terms().terms.sum(0), look.scores(), rtol=1e-6, atol=1e-6)
+    assert [(flow.stack, flow.layer, flow.sublayer) for flow in trace.flows] == [
+        ("decoder", layer, name) for layer in range(2) for name in ("attention", "feed_forward")
+    ]
+
+
+def test_other_paths_of_the_search_can_be_looked_at():
+    writer = make_writer(method="beam", beam=3, n_best=3)
+    trace = writer.write("a", trace=True).trace
+    other = trace.of(next(leaf.number for leaf in trace.tree.leaves("ended", "open") if leaf.number != trace.leaf))
+    assert other.text == "a" and other.source == () and other.output != trace.output and other.output.startswith("a")
+
+
+def test_words_look_back_at_what_was_written_before_them():
+    trace = make_writer(method="greedy").write("ab cd e", trace=True).trace
+    seen = look_back(trace)
+    torch.testing.assert_close(seen.shares.sum(1), torch.ones(len(seen.output), dtype=seen.shares.dtype))
+    assert [word.text for word in seen.source][:3] == ["<s>", "ab", "cd"]
+    first = torch.stack([look.weights().mean(0) for look in trace.decoder]).mean(0)[:2].mean(0)
+    torch.testing.assert_close(seen.shares[0, 0], first[0])
+    torch.testing.assert_close(seen.shares[0, 1], first[1:3].sum())
+    summary = summarise(trace)
+    assert summary.heads == seen.heads == "decoder:all:all"
+    assert [word.word for word in summary.words] == [word.text for word in seen.output]
+
+
+def test_a_trace_is_saved_shown_and_drawn(tmp_path):
+    trace = make_writer(method="sample", seed=1).write("ab cd", trace=True).trace
+    trace.save(tmp_path / "trace.safetensors")
+    again = regard.load_trace(tmp_path / "trace.safetensors")
+    assert (again.text, again.source, again.read, again.steps) == (trace.text, (), trace.read, trace.steps)
+    assert torch.equal(again.decoder[1].weights(), trace.decoder[1].weights())
+    for draw in FIGURES.values():
+        assert draw(trace).axes
+    assert head_figure(trace, trace.decoder[0], 1).axes and terms_figure(trace, trace.decoder[0], 1).axes
+    regard.save_html(trace, tmp_path / "trace.html", "mine")
+    assert (tmp_path / "trace.html").stat().st_size > 1000
+    assert trace.to_hf().encoder_attentions == () and len(trace.to_hf().decoder_attentions) == 2
+
+
+def test_the_writer_is_left_as_it_was():
+    writer = make_writer(method="greedy")
+    before = {name: tensor.clone() for name, tensor in writer.model.state_dict().items()}
+    writer.write("abc", trace=True)
+    for name, tensor in writer.model.state_dict().items():
+        assert torch.equal(tensor, before[name])
+    assert replace(writer.settings) == writer.settings and not any(m._forward_hooks for m in writer.model.modules())

@@ -1,0 +1,95 @@
+"""The command that exchanges one part at a time: study ablate."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from regard.cli.app import Device, Json, Out, study
+from regard.cli.study_page import Doc, Quick, check_places, keep
+from regard.plot.page import Page
+from regard.plot.terminal import escaped, print_json, print_tables, say, with_bar
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from regard.study.variants import Plan
+
+
+@study.command()
+def ablate(
+    file: Annotated[Path | None, typer.Argument(help="Base, variants and seeds as TOML; --quick has its own.")] = None,
+    corpora: Annotated[Path | None, typer.Option(help="Folder in which the texts named by the file lie.")] = None,
+    folder: Annotated[Path | None, typer.Option(help="The study's folder.", show_default="runs/ablation")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="A variant to run, besides the baseline.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Runs side by side.", show_default="cores, or 8 on a GPU")] = None,
+    quick: Quick = False,
+    seed: Annotated[int, typer.Option(help="Added to the seeds that the file names.")] = 0,
+    device: Device = "auto",
+    json_: Json = False,
+    out: Out = None,
+    doc: Doc = None,
+) -> None:
+    """Same data, same budget, one part exchanged: quality, speed and size of each variant, with seeds and spread."""
+    from regard.study.ablate import make_jobs, read_rows, run_ablation, sum_up
+    from regard.study.crew import at_once
+    from regard.train.run import choose_device
+
+    check_places(out, doc)
+    chosen = choose_device(device)
+    plan, place, about = _plan(file, corpora, folder, quick, seed, device)
+    beside = jobs or at_once(chosen.type)
+    total = len(make_jobs(plan, place, beside, only or []))
+    say(f"[dim]{total} runs, {beside} at a time, results in[/] {escaped(str(place))}")
+    try:
+        for row in with_bar(run_ablation(plan, place, beside, only or []), total, "running"):
+            told = row.error or f"BLEU {row.bleu_valid:.2f} on validation, {row.seconds:.0f} s"
+            say(f"{escaped(row.variant)}, seed {row.seed}: {escaped(told)}")
+    except KeyboardInterrupt:
+        say("[yellow]stopped[/]: the same command goes on")
+        raise typer.Exit(130) from None
+    result = sum_up(plan, read_rows(place))
+
+    def draw() -> "Figure":
+        from regard.plot.ablate import draw_ablation
+
+        return draw_ablation(result)
+
+    def page() -> Page:
+        from regard.plot.ablate_page import ablation_page
+
+        return ablation_page(result, plan, _command(file, chosen.type, beside), about)
+
+    keep(draw, page, out, doc)
+    if json_:
+        return print_json(result)
+    from regard.plot.ablate_table import ablate_table, failures
+
+    print_tables(ablate_table(result))
+    for failure in failures(result):
+        say(f"[red]failed:[/] {escaped(failure)}")
+
+
+def _plan(
+    file: Path | None, corpora: Path | None, folder: Path | None, quick: bool, seed: int, device: str
+) -> "tuple[Plan, Path, str]":
+    """Reads what is to be compared; gives it, the study's folder, and what the text is."""
+    from regard.study.ablate import with_device
+    from regard.study.reversal import ABOUT, PLAN, write_reversals
+    from regard.study.variants import read_plan
+
+    if quick == (file is not None):
+        raise ValueError("name a file of variants, such as recipes/study/ablation.toml, or say --quick, not both")
+    if file is not None:
+        place = folder or Path("runs/ablation")
+        about = f"The text is that of `{file.as_posix()}`, which also has all settings and variants."
+    else:
+        place, about, file = folder or Path("runs/ablation-quick"), ABOUT, PLAN
+        corpora = place / "text"
+        write_reversals(corpora)
+    return with_device(read_plan(file, corpora), device, seed), place, about
+
+
+def _command(file: Path | None, device: str, jobs: int) -> str:
+    what = "--quick" if file is None else f"{file.as_posix()} --corpora CORPORA"
+    return f"regard study ablate {what} --device {device} --jobs {jobs}"

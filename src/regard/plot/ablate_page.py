@@ -1,0 +1,87 @@
+"""What each part is worth, as a page of the documentation."""
+
+from dataclasses import fields
+
+from regard.plot.ablate_table import ablate_table, failures
+from regard.plot.page import Page
+from regard.study.ablate import Ablation, Line
+from regard.study.one_run import Row
+from regard.study.variants import Plan
+
+# What the fields of a row mean; a test compares the names with the dataclass.
+FIELDS = {
+    "variant": "name of the variant, `baseline` first",
+    "part": "which part it exchanges",
+    "changes": "the settings that differ from the baseline's, each as `setting: old → new`",
+    "seed": "of training",
+    "digest": "of the whole settings: results of other settings are refused",
+    "error": "why the run failed, or null; the fields below are then null",
+    "parameters": "numbers that are learned",
+    "tokens_per_second": "real target tokens, median over training, validation left out",
+    "seconds": "of training and validation",
+    "loss": "mean −log p of a target token of the validation text, of the best model",
+    "perplexity": "exp of the loss",
+    "bleu_valid": "BLEU of greedy translations of the validation text, of the best model",
+    "bleu_test": "BLEU of the test text by the search that the settings name, or null",
+    "chrf_test": "chrF of the same translations, or null",
+    "reason": "why training ended",
+    "curve": "step, loss, bleu and chrf of each validation",
+    "beside": "runs that shared the machine",
+    "signature": "versions, machine, date, seed, digest",
+}
+
+
+def ablation_page(found: Ablation, plan: Plan, command: str, about: str) -> Page:
+    """Says what the study asked, did and found."""
+    base, signed = plan.variants[0].settings, [row.signature for row in found.rows if row.error is None]
+    assert {each.name for each in fields(Row)} == set(FIELDS), "the page must tell of each field of a row"
+    beside = max((row.beside for row in found.rows), default=1)
+    return Page(
+        title="What each part is worth",
+        question="The same data, the same budget, one part exchanged: what do quality, speed and size become (S8.3, "
+        "S4.3, S4.5)?",
+        method=[
+            about,
+            f"Every run takes {base.train.max_steps:,} steps of {base.train.batch_tokens:,} target slots with the very "
+            f"same batches for the same seed; {beside} runs side by side, each in a process of its own. Text and "
+            "pieces are prepared once, for all.",
+            "BLEU is of the model that was best on the validation text; speeds are of runs that shared the machine, "
+            "and compare with each other alone. * marks differences beyond chance by Welch's t-test at 5 %, each "
+            "judged by itself.",
+        ],
+        tables=[ablate_table(found)],
+        picture="Variants sorted by BLEU with their seeds, and curves of validation loss",
+        findings=findings(found),
+        command=command,
+        signature={**(signed[0] if signed else {}), "seed": ", ".join(map(str, plan.seeds))},
+        more=fields_text(),
+    )
+
+
+def findings(found: Ablation) -> list[str]:
+    """Puts the numbers into sentences."""
+    judged = [line for line in found.lines if line.gain is not None]
+    better = [line for line in judged if line.beyond and line.gain is not None and line.gain > 0]
+    worse = [line for line in judged if line.beyond and line.gain is not None and line.gain < 0]
+    within = [line.variant for line in judged if line.beyond is False]
+    said = [
+        f"Better than the baseline by more than chance: {_named(better)}.",
+        f"Worse by more than chance: {_named(worse)}.",
+        f"Not to be told from the baseline with so few seeds: {', '.join(within) or 'none'}.",
+    ]
+    return [*said, *(f"Failed: {failure}" for failure in failures(found))]
+
+
+def fields_text() -> str:
+    """Documents the file of results."""
+    rows = "\n".join(f"| `{name}` | {meaning} |" for name, meaning in FIELDS.items())
+    return (
+        "## The file of results\n\n`results.json` in the study's folder is written anew after each run: "
+        '`{"seeds": […], "rows": […]}`, a row for each variant and seed. A run with a row is not run again; one that '
+        f"was stopped goes on where it stood; one that failed is tried again.\n\n| field | meaning |\n|---|---|\n{rows}"
+    )
+
+
+def _named(lines: list[Line]) -> str:
+    ranked = sorted(lines, key=lambda line: -abs(line.gain or 0.0))
+    return ", ".join(f"{line.variant} ({line.gain:+.2f})".replace("-", "−") for line in ranked) or "none"

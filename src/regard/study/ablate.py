@@ -1,0 +1,194 @@
+"""Same data, same budget, one part exchanged: what each part is worth (S8.3)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from regard.checkpoint import read_json, write_json
+from regard.config import Settings, unknown
+from regard.study.chance import beyond
+from regard.study.crew import side_by_side
+from regard.study.one_run import RESULT, SAID, Job, Row, do_run, failed, link_text, prepare_text, read_row
+from regard.study.record import plain
+from regard.study.spread import Spread, spread
+from regard.study.variants import BASELINE, Plan, Variant, digest
+from regard.text.whole import whole_file
+
+RESULTS = "results.json"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One variant: means over its seeds, and whether it differs from the baseline by more than chance does."""
+
+    variant: str
+    part: str
+    changes: list[str]
+    seeds: list[int]
+    parameters: int | None
+    speed: Spread | None  # real target tokens/s
+    quality: Spread | None  # BLEU, on the test where there is one
+    loss: Spread | None
+    perplexity: Spread | None
+    gain: float | None  # of quality, against the baseline's
+    beyond: bool | None
+    loss_gain: float | None  # of the loss, against the baseline's: below 0 is better
+    loss_beyond: bool | None
+    errors: list[str]
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """All rows so far, and what they sum up to."""
+
+    rows: list[Row]
+    lines: list[Line]
+    measured_on: str  # "test" or "validation": what BLEU is of
+    missing: int  # runs that have not been done
+
+
+def run_ablation(plan: Plan, folder: Path, at_once: int, only: list[str]) -> Iterator[Row]:
+    """Runs what has no result yet, all variants with one seed before the next, and gives each row as it comes.
+
+    After each, `results.json` in the folder is written anew.
+    """
+    jobs = make_jobs(plan, folder, at_once, only)
+    rows = {key(row): row for row in read_rows(folder)}
+    check_digests(jobs, rows)
+    waiting = [job for job in jobs if not done(job, rows)]
+    if waiting:
+        base = plan.variants[0].settings
+        prepare_text(base, folder)
+        for job in waiting:
+            job.folder.mkdir(parents=True, exist_ok=True)
+            (job.folder / RESULT).unlink(missing_ok=True)
+            link_text(job, base)
+    for job, code in side_by_side(do_run, waiting, at_once):
+        row = _row_of(job, code)
+        rows[key(row)] = row
+        write_rows(folder, plan, list(rows.values()))
+        yield row
+
+
+def make_jobs(plan: Plan, folder: Path, at_once: int, only: list[str]) -> list[Job]:
+    """Lists the runs, seed by seed."""
+    names = [variant.name for variant in plan.variants]
+    for name in only:
+        if name not in names:
+            raise ValueError(unknown(name, names, "variant"))
+    chosen = [variant for variant in plan.variants if not only or variant.name in {BASELINE, *only}]
+    beside = min(at_once, len(chosen) * len(plan.seeds))
+    jobs = [Job(each, seed, folder, folder, beside) for seed in plan.seeds for each in chosen]
+    return [replace(job, folder=_place(job)) for job in jobs]
+
+
+def key(row: Row) -> tuple[str, int]:
+    """Tells rows apart."""
+    return row.variant, row.seed
+
+
+def done(job: Job, rows: dict[tuple[str, int], Row]) -> bool:
+    """Tells whether a run has brought its result; one that failed is tried again."""
+    row = rows.get((job.variant.name, job.seed))
+    return row is not None and row.error is None
+
+
+def check_digests(jobs: list[Job], rows: dict[tuple[str, int], Row]) -> None:
+    """Raises ValueError where a result in the folder is of other settings than are asked for now."""
+    for job in jobs:
+        row = rows.get((job.variant.name, job.seed))
+        if row is not None and row.error is None and row.digest != digest(job.settings):
+            raise ValueError(
+                f"{job.folder}: variant {row.variant!r} was run with other settings here ({row.digest}, asked for are "
+                f"{digest(job.settings)}): name another folder with --folder"
+            )
+
+
+def read_rows(folder: Path) -> list[Row]:
+    """Reads the results that a folder has."""
+    path = folder / RESULTS
+    if not path.exists():
+        return []
+    try:
+        return [Row(**row) for row in read_json(path)["rows"]]
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"{path}: these are no results of an ablation ({error!r})") from error
+
+
+def write_rows(folder: Path, plan: Plan, rows: list[Row]) -> None:
+    """Writes all results, whole or not at all."""
+    with whole_file(folder / RESULTS) as draft:
+        write_json(draft, {"seeds": list(plan.seeds), "rows": plain(rows)})
+
+
+def sum_up(plan: Plan, rows: list[Row]) -> Ablation:
+    """Takes means over seeds, and compares each with the baseline."""
+    known = {variant.name: variant for variant in plan.variants}
+    rows = [row for row in rows if row.variant in known and row.seed in plan.seeds]
+    on_test = any(row.bleu_test is not None for row in rows)
+    lines = [_line(variant, [row for row in rows if row.variant == variant.name], on_test) for variant in plan.variants]
+    compared = [_compared(line, lines[0]) for line in lines if line.seeds or line.errors]
+    missing = len(plan.seeds) * len(plan.variants) - sum(row.error is None for row in rows)
+    return Ablation(rows, compared, "test" if on_test else "validation", missing)
+
+
+def with_device(plan: Plan, device: str, first_seed: int) -> Plan:
+    """Lets all variants run on one device, and with seeds from another number on."""
+
+    def moved(made: Settings) -> Settings:
+        return replace(made, train=replace(made.train, device=device))
+
+    variants = tuple(replace(each, settings=moved(each.settings)) for each in plan.variants)
+    return Plan(tuple(seed + first_seed for seed in plan.seeds), variants)
+
+
+def _line(variant: Variant, rows: list[Row], on_test: bool) -> Line:
+    good = [row for row in rows if row.error is None]
+
+    def over(name: str) -> Spread | None:
+        values = [getattr(row, name) for row in good if getattr(row, name) is not None]
+        return spread(values) if values else None
+
+    return Line(
+        variant=variant.name,
+        part=variant.part,
+        changes=list(variant.changes),
+        seeds=sorted(row.seed for row in good),
+        parameters=good[0].parameters if good else None,
+        speed=over("tokens_per_second"),
+        quality=over("bleu_test" if on_test else "bleu_valid"),
+        loss=over("loss"),
+        perplexity=over("perplexity"),
+        gain=None,
+        beyond=None,
+        loss_gain=None,
+        loss_beyond=None,
+        errors=[f"seed {row.seed}: {row.error}" for row in rows if row.error is not None],
+    )
+
+
+def _compared(line: Line, base: Line) -> Line:
+    if line.variant == base.variant or line.quality is None or base.quality is None:
+        return line
+    assert line.loss is not None and base.loss is not None, "a run with BLEU has a loss"
+    return replace(
+        line,
+        gain=line.quality.mean - base.quality.mean,
+        beyond=beyond(line.quality, base.quality),
+        loss_gain=line.loss.mean - base.loss.mean,
+        loss_beyond=beyond(line.loss, base.loss),
+    )
+
+
+def _row_of(job: Job, code: int) -> Row:
+    if code == 0 and (job.folder / RESULT).exists():
+        return read_row(job.folder / RESULT)
+    said = (job.folder / SAID).read_text(encoding="utf-8") if (job.folder / SAID).exists() else ""
+    last = said.strip().splitlines()[-1:] or ["nothing was said"]
+    return failed(job, f"its process ended with exit code {code}: {last[0]}")
+
+
+def _place(job: Job) -> Path:
+    """Names a run's folder by its settings too, so that another run is never gone on with by mistake."""
+    letters = "".join(letter if letter.isalnum() else "-" for letter in job.variant.name)
+    return job.prepared / "runs" / f"{letters}-{job.seed}-{digest(job.settings)}"

@@ -1,0 +1,237 @@
+"""What layers cost over the same n × d input (S8.1): self-attention, recurrence, convolution."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from regard.study.clock import Timing, one_thread, take_turns
+from regard.study.depth import Depth, measure_depth
+from regard.study.layers import LAYERS, count
+from regard.study.memory import peak_bytes
+from regard.study.pace import Pace, Race, run_races
+from regard.study.power import Fit, fit_power
+from regard.study.signature import signature
+
+SEEN = 1 << 20  # bytes below which a process's memory, which is counted in pages, tells little
+SMALL = (6, 8)  # n and d at which formulas are compared with the counter
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Which sizes are measured: one of n and d grows, the other stays."""
+
+    axis: str  # "n" or "d"
+    sizes: tuple[int, ...]
+    other: int
+    batch: int  # sequences side by side, so that matrix products have enough to do
+
+    def shape(self, size: int) -> tuple[int, int]:
+        """Gives n and d."""
+        return (size, self.other) if self.axis == "n" else (self.other, size)
+
+
+@dataclass(frozen=True)
+class ComplexitySettings:
+    """What is measured; a layer sits out the sizes at which it would take more than `most` operations."""
+
+    by_n: Sweep
+    by_d: Sweep
+    race: Race
+    most: float
+    last: int = 4  # sizes that an exponent is fitted to
+    k: int = 3
+    rounds: int = 5
+    depths: tuple[int, ...] = (4, 8, 16, 32)
+    seed: int = 0
+
+
+# On a CPU a size is large enough where products are large against the overhead of some ten microseconds a call, and
+# small enough where no tensor exceeds 32 MiB, from which on glibc asks the system for memory anew at each call. On a
+# GPU a recurrence's step must read more than its cache holds, which takes thousands of features.
+SETTINGS = {
+    "cpu": ComplexitySettings(
+        by_n=Sweep("n", (64, 128, 256, 512, 1024, 2048), other=256, batch=1),
+        by_d=Sweep("d", (64, 128, 256, 512, 1024, 2048), other=256, batch=8),
+        race=Race("tiny", lengths=(8, 16, 32, 64, 128), slots=1024),
+        most=5e10,
+    ),
+    "cuda": ComplexitySettings(
+        by_n=Sweep("n", (1024, 2048, 4096, 8192, 16384, 32768), other=256, batch=4),
+        by_d=Sweep("d", (256, 512, 1024, 2048, 4096, 8192, 16384), other=1024, batch=16),
+        race=Race("small", lengths=(16, 32, 64, 128, 256), slots=16384),
+        most=6e13,
+        last=3,
+    ),
+}
+
+
+def quick(settings: ComplexitySettings) -> ComplexitySettings:
+    """Leaves out the largest sizes, and most repeats."""
+    shorter = {name: replace(getattr(settings, name), sizes=getattr(settings, name).sizes[:-1]) for name in AXES}
+    race = replace(settings.race, lengths=settings.race.lengths[:-2])
+    return replace(settings, **shorter, race=race, rounds=3, most=settings.most / 8, depths=settings.depths[:-1])
+
+
+AXES = ("by_n", "by_d")
+
+
+@dataclass(frozen=True)
+class Point:
+    """One layer at one size."""
+
+    n: int
+    d: int
+    batch: int
+    operations: int
+    time: Timing
+    bytes: int | None
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One layer along one axis; fits of what was counted and of what was measured."""
+
+    axis: str
+    points: list[Point]
+    theory: float | None
+    operations: Fit
+    time: Fit
+    bytes: Fit | None
+
+
+@dataclass(frozen=True)
+class LayerReport:
+    """One layer."""
+
+    name: str
+    formula: str
+    steps: str
+    path: str
+    depths: list[Depth]
+    by_n: Curve
+    by_d: Curve
+
+
+@dataclass(frozen=True)
+class ComplexityStudy:
+    """All layers, and the two ways of training beside each other (S8.2)."""
+
+    settings: ComplexitySettings
+    device: str
+    dtype: str
+    layers: list[LayerReport]
+    paces: list[Pace]
+    signature: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One call: what a child process needs to know to make it."""
+
+    layer: str
+    n: int
+    d: int
+    batch: int
+    k: int
+    seed: int
+
+
+def run_complexity(settings: ComplexitySettings, device: torch.device) -> Iterator[str | ComplexityStudy]:
+    """Says what it turns to, and in the end gives the study."""
+    check_formulas(settings.k)
+    with one_thread():
+        yield "longest paths"
+        depths = {name: [measure_depth(name, n, settings.k, settings.seed) for n in settings.depths] for name in LAYERS}
+        curves: dict[str, dict[str, Curve]] = {}
+        for name in AXES:
+            yield f"time and memory over {name[-1]}"
+            curves[name] = measure_sweep(getattr(settings, name), settings, device)
+        yield "training in parallel, training step by step"
+        paces = run_races(settings.race, device, settings.rounds, settings.seed)
+        laws = [(name, law.formula, law.steps, law.path) for name, law in LAYERS.items()]
+        layers = [LayerReport(*law, depths[law[0]], curves["by_n"][law[0]], curves["by_d"][law[0]]) for law in laws]
+        told = signature(str(device), seed=settings.seed, dtype=_name(_dtype(device)))
+    yield ComplexityStudy(settings, str(device), _name(_dtype(device)), layers, paces, told)
+
+
+def check_formulas(k: int) -> None:
+    """Compares each formula with what PyTorch's counter sees go by."""
+    n, d = SMALL
+    for name, law in LAYERS.items():
+        counted = count(law.make(d, k), n, d)
+        assert counted == law.operations(n, d, k), f"{name} takes {counted} operations, not {law.operations(n, d, k)}"
+
+
+def measure_sweep(sweep: Sweep, settings: ComplexitySettings, device: torch.device) -> dict[str, Curve]:
+    """Times all layers at all sizes in turn, and measures their memory."""
+    tasks = [task for name in LAYERS for task in tasks_of(name, sweep, settings)]
+    calls = {task: call for task in tasks if (call := tried(task, device)) is not None}
+    tasks = list(calls)
+    times = take_turns(calls, device, settings.rounds)
+    memory = peak_bytes(make_call, tasks, device) or [None] * len(tasks)
+    points: dict[str, list[Point]] = {name: [] for name in LAYERS}
+    for task, needed in zip(tasks, memory, strict=True):
+        operations = LAYERS[task.layer].operations(task.n, task.d, task.k)
+        points[task.layer].append(Point(task.n, task.d, task.batch, task.batch * operations, times[task], needed))
+    return {name: make_curve(name, sweep.axis, found, settings.last) for name, found in points.items()}
+
+
+def tried(task: Task, device: torch.device) -> Callable[[], Any] | None:
+    """Makes a call and tries it once; None where a GPU has no memory or no kernel for it."""
+    try:
+        call = make_call(task, device)
+        call()
+    except RuntimeError:
+        if device.type == "cpu":
+            raise
+        return None
+    return call
+
+
+def tasks_of(name: str, sweep: Sweep, settings: ComplexitySettings) -> list[Task]:
+    """Gives the sizes at which a layer takes part."""
+    shapes = [sweep.shape(size) for size in sweep.sizes]
+    work = [sweep.batch * LAYERS[name].operations(n, d, settings.k) for n, d in shapes]
+    fits = [shape for shape, operations in zip(shapes, work, strict=True) if operations <= settings.most]
+    if len(fits) < 2:
+        raise ValueError(f"{name} must take part at 2 or more sizes of {sweep.axis}, got {len(fits)} of {sweep.sizes}")
+    return [Task(name, n, d, sweep.batch, settings.k, settings.seed) for n, d in fits]
+
+
+def make_call(task: Task, device: torch.device) -> Callable[[], Any]:
+    """Makes one pass of a layer over random input, without gradients."""
+    torch.manual_seed(task.seed)
+    layer = LAYERS[task.layer].make(task.d, task.k).to(device, _dtype(device)).eval()
+    x = torch.randn(task.batch, task.n, task.d, device=device, dtype=_dtype(device))
+    return partial(_pass, layer, x)
+
+
+def make_curve(name: str, axis: str, points: list[Point], last: int) -> Curve:
+    """Fits exponents to the largest sizes."""
+    sizes, law = [getattr(point, axis) for point in points], LAYERS[name]
+    seen = [(getattr(point, axis), point.bytes) for point in points if point.bytes is not None and point.bytes >= SEEN]
+    return Curve(
+        axis=axis,
+        points=points,
+        theory=law.by_n if axis == "n" else law.by_d,
+        operations=fit_power(sizes, [point.operations for point in points], last),
+        time=fit_power(sizes, [point.time.median for point in points], last),
+        bytes=fit_power([size for size, _ in seen], [n for _, n in seen], last) if len(seen) > 2 else None,
+    )
+
+
+@torch.no_grad()
+def _pass(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return layer(x)
+
+
+def _dtype(device: torch.device) -> torch.dtype:
+    return torch.float16 if device.type == "cuda" else torch.float32  # cuDNN has no recurrence in bfloat16
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,170 @@
+"""The position probe: what it must find in codes and words, and the models without residual connections."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from regard.batch import BOS, EOS, make_batch
+from regard.model.norm import LayerNorm
+from regard.model.residual import Residual
+from regard.study.bare import Bare, without_residuals
+from regard.study.bundled import bundled_pairs
+from regard.study.embedded import code_vectors, scheme_of, word_vectors
+from regard.study.position_probe import ProbeSettings, is_word, probed, run_position_probe, shares
+from regard.study.readable import readable
+from regard.study.small_pair import SmallSettings, renumbered, small_models
+from regard.study.spread import spread
+from regard.trace.stream import Tokens, record_streams
+from tests.parts import noise
+from tests.trace.makers import make_model
+
+from .models import make_pairs, translator_with
+
+TINY = SmallSettings(n_encoder_layers=2, n_decoder_layers=1, d_model=16, n_heads=2, d_ff=16, steps=2)
+SETTINGS = ProbeSettings(splits=2, small=TINY, small_seeds=1)
+PAIRS = make_pairs()
+
+
+@pytest.fixture(scope="module")
+def study():
+    return run_position_probe("random", translator_with(), PAIRS, SETTINGS)
+
+
+def tokens(lengths):
+    positions = torch.cat([torch.arange(n) for n in lengths])
+    ids = torch.cat([torch.tensor([BOS, *[7] * (n - 2), EOS]) for n in lengths])
+    return Tokens(ids, positions, torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths)))
+
+
+def test_words_are_pieces_of_sentences_with_several():
+    kept = is_word(tokens([5, 3, 4]))
+    assert kept.tolist() == [False, True, True, True, False, False, False, False, False, True, True, False]
+
+
+def test_shares_run_from_the_first_word_to_the_last():
+    found = shares(torch.tensor([1, 2, 3, 4, 5, 1, 2]), torch.tensor([0, 0, 0, 0, 0, 3, 3]))
+    assert_close(found, torch.tensor([0, 0.25, 0.5, 0.75, 1, 0, 1], dtype=torch.float64))
+
+
+def test_a_planted_position_is_read_and_its_shuffle_is_not():
+    text = tokens([6, 9, 12, 7, 10, 8, 11, 6] * 12)
+    n, direction = len(text.ids), noise(5, seed=1)
+    vectors = {
+        "planted": text.positions[:, None] * direction + 0.1 * noise(n, 5, seed=2),
+        "nothing": noise(n, 5, seed=3),
+    }
+    found = probed(vectors, text, ProbeSettings(splits=3))
+    assert (found["planted"][:, 0] > 0.99).all() and (found["planted"][:, 2] < 0.02).all()
+    assert 0.3 < float(found["planted"][:, 1].mean()) < 0.97  # lengths differ: the place alone does not tell the share
+    assert (found["nothing"] < 0.02).all()
+
+
+@pytest.mark.parametrize("scheme", ["sinusoidal", "learned", "sinusoidal beside", "index"])
+def test_words_and_codes_add_up_to_the_embedding(scheme):
+    model = make_model(scheme=scheme)
+    stream = record_streams(model, [[5, 6, 7]], [[8]])["encoder"]
+    words = word_vectors(model.src, stream.tokens.ids)
+    codes = code_vectors(model.src, stream.tokens.positions)
+    assert_close(words + codes, stream.before[0, "attention"])
+    again = word_vectors(model.src, stream.tokens.ids.flip(0)).flip(0)
+    assert_close(words, again)  # a word's vector does not know where the word stands
+    assert scheme_of(model) == scheme.split(" ")[0]
+
+
+@pytest.mark.parametrize("scheme", ["rotary", "alibi", "none"])
+def test_schemes_that_act_elsewhere_have_no_codes(scheme):
+    model = make_model(scheme=scheme)
+    assert code_vectors(model.src, torch.arange(4)) is None
+    assert scheme_of(model) == scheme
+
+
+def test_codes_alone_tell_the_place_and_shuffled_places_nobody(study):
+    encoder, decoder = study.stacks
+    assert (encoder.stack, decoder.stack) == ("encoder", "decoder")
+    for stack, layers in ((encoder, 2), (decoder, 1)):
+        assert stack.codes.place.mean > 0.99
+        assert stack.codes.place.mean > stack.words.place.mean
+        assert len(stack.points) == layers + 1
+        assert all(reading.shuffled.mean < 0.1 for reading in [*stack.points, stack.codes, stack.words])
+    assert [reading.point for reading in decoder.updates] == ["0 attention", "0 cross attention", "0 feed forward"]
+    assert study.n_words["encoder"] == sum(len(src) for src, _ in PAIRS)
+
+
+def test_small_models_are_of_four_kinds_and_all_seeds_count(study):
+    assert [(small.residual, small.trained) for small in study.small] == [
+        (True, False),
+        (True, True),
+        (False, False),
+        (False, True),
+    ]
+    more = run_position_probe("random", translator_with(), PAIRS, replace(SETTINGS, small_seeds=2))
+    assert {small.loss.n for small in more.small} == {2}
+    assert {reading.place.n for small in more.small for stack in small.stacks for reading in stack.points} == {4}
+
+
+def test_a_bare_residual_is_its_sublayer():
+    torch.manual_seed(0)
+    x = noise(2, 3, 5, seed=1)
+    norm = LayerNorm(5).double()
+    torch.nn.init.normal_(norm.weight)
+    for first in (True, False):
+        bare = Bare(Residual(norm, first, 0.0))
+        expected = torch.tanh(norm(x)) if first else norm(torch.tanh(x))
+        assert_close(bare(x, torch.tanh, None), expected)
+
+
+def test_models_with_and_without_start_alike_and_differ_by_the_sum():
+    with_them, without = make_model(), without_residuals(make_model())
+    assert with_them.state_dict().keys() == without.state_dict().keys()
+    assert all(torch.equal(a, b) for a, b in zip(with_them.parameters(), without.parameters(), strict=True))
+    assert not any(type(module) is Residual for module in without.modules())
+    batch = make_batch([[5, 6, 7]], [[8, 9]])
+    assert not torch.equal(with_them(batch), without(batch))
+
+
+def test_small_models_learn_and_start_from_the_same_numbers():
+    text = readable(translator_with(), [(word, word) for word, _ in make_pairs(24)], 1)
+    src, tgt, n_pieces = renumbered(text.src, text.tgt)
+    settings = replace(TINY, steps=20, lr=2e-2, dropout=0.0)
+    made = small_models(src, tgt, n_pieces, settings, [0], "cpu")
+    losses = {(small.residual, small.trained): small.loss for small in made}
+    assert losses[True, True] < losses[True, False] - 0.3
+    assert losses[False, True] < losses[False, False]
+    starts = [
+        [parameter.detach().clone() for parameter in small.model.parameters()]
+        for small in small_models(src, tgt, n_pieces, replace(TINY, steps=1), [4], "cpu")
+        if not small.trained
+    ]
+    assert all(torch.equal(one, other) for one, other in zip(*starts, strict=True))
+
+
+def test_pieces_get_small_numbers_of_their_own():
+    src, tgt, n = renumbered([[90, 7, 90]], [[7, 1, 2000]])
+    assert (src, tgt, n) == ([[5, 4, 5]], [[4, 1, 6]], 7)
+
+
+def test_the_text_that_comes_along_is_read_both_ways():
+    pairs = bundled_pairs("zh", "en")
+    assert len(pairs) >= 150 and len(set(pairs)) == len(pairs)
+    assert all(one.strip() == one and other.strip() == other and one and other for one, other in pairs)
+    assert bundled_pairs("en", "zh") == [(other, one) for one, other in pairs]
+    with pytest.raises(ValueError, match="the model translates de to en: give a text with --data"):
+        bundled_pairs("de", "en")
+
+
+def test_pairs_that_cannot_be_read_are_left_out_and_few_are_refused():
+    translator = translator_with()
+    text = readable(translator, [*PAIRS, ("", "a"), ("a" * 31, "b")], 1)
+    assert (len(text.src), text.n_unread) == (24, 2)
+    with pytest.raises(ValueError, match="needs 16 pairs or more that the model can read, got 3"):
+        run_position_probe("random", translator, PAIRS[:3], SETTINGS)
+
+
+def test_a_spread_is_mean_and_deviation():
+    found = spread([1.0, 3.0])
+    assert (found.mean, found.n) == (2.0, 2) and found.spread == pytest.approx(2**0.5)
+    assert spread(torch.tensor([4.0])).spread == 0.0
+    with pytest.raises(ValueError, match="needs one measurement or more, got 0"):
+        spread([])

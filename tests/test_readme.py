@@ -54,19 +54,28 @@ def test_commands_run(command, tmp_path, monkeypatch, capsys):
 
 
 TUTORIAL = [line[2:] for block in blocks("console") for line in block.splitlines() if line.startswith("$ regard ")]
+SHORT = {"train": " --set train.max_steps=2 --set text.vocab_size=300", "qa train": " --set train.epochs=1"}
+
+
+def name(command):
+    """Gives the command's own words."""
+    first, second, *_ = command.split()[1:]
+    return f"{first} {second}" if first == "qa" else first
 
 
 def test_the_tutorial_s_commands_run(tmp_path, monkeypatch, capsys):
-    """On a little text of its own and for two steps: what the commands are, not how good the model is."""
+    """On a little text of its own and for a few steps: what the commands are, not how good the model is."""
     monkeypatch.chdir(tmp_path)
     pairs = [f"{' '.join(word)}\t{' '.join(reversed(word))}" for word in itertools.permutations("abcd")]
     Path("pairs.tsv").write_text("\n".join(pairs) + "\n", encoding="utf-8")
-    Path("text.txt").write_text("\n".join(pairs).replace("\t", " ") + "\n", encoding="utf-8")
+    lines = ["To be", *(pair.replace("\t", " ") for pair in pairs)]
+    Path("text.txt").write_text("\n".join(lines * 3) + "\n", encoding="utf-8")
+    Path("facts.txt").write_text("Ben lives in Rome. Anna lives in Oslo.\n", encoding="utf-8")
     first, more = ["train", "translate", "evaluate", "info"], ["train", "translate", "export"]
-    assert [command.split()[1] for command in TUTORIAL] == [*first, *more, "heads", "align"]
+    last = ["train", "generate", "qa train", "qa ask"]
+    assert [name(command) for command in TUTORIAL] == [*first, *more, "heads", "align", *last]
     for command in TUTORIAL:
-        short = " --set train.max_steps=2 --set text.vocab_size=300" if " train " in command else ""
-        monkeypatch.setattr(sys, "argv", shlex.split(command + short))
+        monkeypatch.setattr(sys, "argv", shlex.split(command + SHORT.get(name(command), "")))
         with pytest.raises(SystemExit) as stop:
             main()
         assert not stop.value.code, capsys.readouterr().err

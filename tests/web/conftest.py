@@ -12,21 +12,31 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+from regard.checkpoint.reading import save_reader
 from regard.serve.page import PAGE
+from regard.text.passages import WindowSettings
+from tests.readers import small_reader
+from tests.serve.planted import plant_study, plant_writer
 
 ROOT = Path(__file__).parent.parent.parent
 PICTURES = ROOT / "demo" / "screenshots"
 NARROW, WIDE = {"width": 360, "height": 740}, {"width": 1280, "height": 900}
 LOCAL = {"127.0.0.1", "localhost", "::1"}
+WIDE_WINDOWS = WindowSettings(size=120, stride=40, question=20, longest=8)
 FLAGS = ["--no-sandbox", "--disable-background-networking"]
 
 
 @pytest.fixture(scope="session")
-def url() -> Iterator[str]:
-    """A server as people start it."""
+def url(tmp_path_factory) -> Iterator[str]:
+    """A server as people start it, with a study to show, a reader to ask and a writer to go on."""
+    folder = tmp_path_factory.mktemp("made")
+    study = plant_study(folder / "ablation")
+    save_reader(folder / "reader", small_reader(windows=WIDE_WINDOWS), {})
     assert (PAGE / "view.html").is_file(), "the page is not built: make page"
     environment = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1"}
-    command = [sys.executable, "-m", "regard", "serve", "--port", "0"]
+    command = [sys.executable, "-m", "regard", "serve", "--port", "0", "--study", str(study)]
+    writer = plant_writer(folder / "writer")
+    command += ["--reader", str(folder / "reader"), "--writer", str(writer)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment) as run:
         assert run.stdout is not None
         said = ""

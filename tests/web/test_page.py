@@ -4,12 +4,15 @@ import json
 import re
 from base64 import b64decode
 from pathlib import Path
+from urllib.parse import urlencode
 from xml.etree import ElementTree
 
 import pytest
 
+from tests.readers import CONTEXTS
 from tests.web.conftest import ROOT, expect, settle
 
+ASKED = {"context": CONTEXTS["en"], "question": "Who built his court there?"}
 VIEWS = {
     "translate": "",
     "lines": "view=attention",
@@ -19,6 +22,9 @@ VIEWS = {
     "positions": "view=positions",
     "regression": "view=regression",
     "steps": "view=steps&stage=7",
+    "write": "view=write&prompt=abc+fed&pieces=40",
+    "answers": f"view=answers&{urlencode(ASKED)}",
+    "studies": "view=studies",
 }
 AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
 PNG = b"\x89PNG\r\n"
@@ -35,7 +41,7 @@ FOCUSED = """() => {
 
 def ready(page) -> None:
     settle(page)
-    page.wait_for_selector("[data-picture]")
+    page.wait_for_selector("[data-picture], .answer")
 
 
 @pytest.mark.parametrize(("dark", "locale"), [(False, "en-US"), (True, "zh-CN")], ids=["light-en", "dark-zh"])

@@ -1,12 +1,40 @@
 /** The one place that fetches: the server's answers by the names of what they hold. */
 
-import type { Failure, Head, Models, Positions, Regression, View, Walk, Written } from './trace';
+import type {
+  Answered,
+  Failure,
+  Head,
+  Models,
+  Positions,
+  Readers,
+  Regression,
+  Studies,
+  View,
+  Walk,
+  Writers,
+  Written,
+  WrotePiece,
+} from './trace';
 
 export interface Ask {
   text: string;
   model?: string;
   beam: number;
   prefix: string[];
+}
+
+export interface Prompt {
+  prompt: string;
+  pieces: number;
+  temperature: number;
+  seed: number;
+  writer?: string;
+}
+
+export interface Asked {
+  question: string;
+  context: string;
+  reader?: string;
 }
 
 export interface HeadPlace {
@@ -27,6 +55,12 @@ export interface Api {
   positions(wish: Record<string, string | number>, signal: AbortSignal): Promise<Positions>;
   regression(wish: Record<string, string | number>, signal: AbortSignal): Promise<Regression>;
   walk(wish: Record<string, string | number>, signal: AbortSignal): Promise<Walk>;
+  writers(signal: AbortSignal): Promise<Writers>;
+  goOn(prompt: Prompt, heard: (line: WrotePiece) => void, signal: AbortSignal): Promise<void>;
+  written(prompt: Prompt, signal: AbortSignal): Promise<View>;
+  readers(signal: AbortSignal): Promise<Readers>;
+  answer(asked: Asked, signal: AbortSignal): Promise<Answered>;
+  studies(signal: AbortSignal): Promise<Studies>;
   emptyPage(): Promise<string>; // the page as one file, without data
 }
 
@@ -35,7 +69,7 @@ export function serverApi(): Api {
   return {
     live: true,
     models: () => get('models', {}),
-    write: streamed,
+    write: (ask, heard, signal) => streamed('translate/stream', ask, heard, signal),
     trace: (ask, signal) => post('trace', ask, signal),
     beside: (ask, signal) => post('trace', ask, signal),
     traceOf: (view, path, signal) => get(`trace/${view.id}`, path, signal),
@@ -43,6 +77,12 @@ export function serverApi(): Api {
     positions: (wish, signal) => get('positions', wish, signal),
     regression: (wish, signal) => get('regression', wish, signal),
     walk: (wish, signal) => get('steps', wish, signal),
+    writers: (signal) => get('writers', {}, signal),
+    goOn: (prompt, heard, signal) => streamed('generate/stream', prompt, heard, signal),
+    written: (prompt, signal) => post('generate', prompt, signal),
+    readers: (signal) => get('readers', {}, signal),
+    answer: (asked, signal) => post('answer', asked, signal),
+    studies: (signal) => get('studies', {}, signal),
     emptyPage: async () => (await answered(await fetch('view.html'))).text(),
   };
 }
@@ -78,15 +118,15 @@ export class Refused extends Error {
   }
 }
 
-/** Hears a translation line by line while it is written. */
-async function streamed(ask: Ask, heard: (line: Written) => void, signal: AbortSignal): Promise<void> {
-  const answer = await answered(await send('translate/stream', ask, signal));
+/** Hears what is written line by line. */
+async function streamed<T>(path: string, body: unknown, heard: (line: T) => void, signal: AbortSignal): Promise<void> {
+  const answer = await answered(await send(path, body, signal));
   const reader = answer.body!.pipeThrough(new TextDecoderStream()).getReader();
   let rest = '';
   for (let part = await reader.read(); !part.done; part = await reader.read()) {
     const lines = (rest + part.value).split('\n');
     rest = lines.pop()!;
-    for (const line of lines.filter(Boolean)) heard(JSON.parse(line) as Written);
+    for (const line of lines.filter(Boolean)) heard(JSON.parse(line) as T);
   }
-  if (rest) heard(JSON.parse(rest) as Written);
+  if (rest) heard(JSON.parse(rest) as T);
 }

@@ -64,6 +64,31 @@ function askLessons(session: Session): void {
     const { seed, points, noise } = state;
     return state.view === 'regression' && (() => session.askRegression({ seed, n_train: points, noise, steps: 1 }));
   });
+  when(
+    () => state.view === 'write' && !session.writers && {},
+    () => session.askWriters(),
+  );
+  when(
+    () => {
+      const { prompt, pieces, temperature, chance, writer } = state;
+      const known = state.view === 'write' && Boolean(session.writers?.writers.length);
+      return known && { prompt, pieces, temperature, seed: chance, writer: writer || undefined };
+    },
+    (prompt) => session.goOn(prompt),
+  );
+  when(
+    () => state.view === 'answers' && !session.readers && {},
+    () => session.askReaders(),
+  );
+  when(
+    () => {
+      const { question, context, reader } = state;
+      const known = state.view === 'answers' && Boolean(session.readers?.readers.length);
+      return known && Boolean(question && context) && { question, context, reader: reader || undefined };
+    },
+    (asked) => session.answer(asked),
+  );
+  later(() => state.view === 'studies' && (() => session.askStudies()));
   later(() => {
     const wish = {
       text: state.text,

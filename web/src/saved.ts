@@ -20,6 +20,12 @@ export function savedApi(saved: Saved): Api {
     positions: missing,
     regression: missing,
     walk: missing,
+    writers: missing,
+    goOn: missing,
+    written: missing,
+    readers: missing,
+    answer: missing,
+    studies: missing,
     emptyPage: missing,
   };
 }

@@ -1,9 +1,22 @@
 /** What is known at the moment: the reader's choices, and the answers to them. */
 
-import { type Api, type Ask, type HeadPlace, Refused } from './api';
+import { type Api, type Ask, type Asked, type HeadPlace, type Prompt, Refused } from './api';
 import { type Seen, see } from './seen';
 import { START, type State } from './state';
-import type { Head, Models, Positions, Regression, View, Walk } from './trace';
+import { NOTHING, type Wrote, added } from './wrote';
+import type {
+  Answered,
+  Head,
+  Models,
+  Positions,
+  Readers,
+  Regression,
+  Studies,
+  View,
+  Walk,
+  Writers,
+  WrotePiece,
+} from './trace';
 
 /** One question at a time: a newer one takes the place of the last. */
 class Line {
@@ -33,11 +46,23 @@ export class Session {
   positions = $state.raw<Positions | null>(null);
   regression = $state.raw<Regression | null>(null);
   walk = $state.raw<Walk | null>(null);
+  writers = $state.raw<Writers | null>(null);
+  wrote = $state.raw<Wrote>(NOTHING);
+  readers = $state.raw<Readers | null>(null);
+  answered = $state.raw<(Answered & { seen: Seen }) | null>(null);
+  studies = $state.raw<Studies | null>(null);
   writing = $state(''); // the translation so far
   busy = $state(0);
   error = $state('');
   #ask: Ask | null = null; // what `first` answers
-  #lines = { first: new Line(), node: new Line(), second: new Line(), head: new Line(), lesson: new Line() };
+  #lines = {
+    first: new Line(),
+    node: new Line(),
+    second: new Line(),
+    head: new Line(),
+    lesson: new Line(),
+    readers: new Line(),
+  };
 
   constructor(api: Api, start: State) {
     this.api = api;
@@ -133,6 +158,60 @@ export class Session {
       this.#lines.lesson.ask(
         (signal) => this.api.walk(wish, signal),
         (is) => (this.walk = is),
+      ),
+    );
+  }
+
+  askWriters(): Promise<void> {
+    return this.#while(
+      this.#lines.readers.ask(
+        (signal) => this.api.writers(signal),
+        (are) => (this.writers = are),
+      ),
+    );
+  }
+
+  /** Has a text written, piece by piece with what each looked at, and then looks into the whole. */
+  goOn(prompt: Prompt): Promise<void> {
+    this.wrote = NOTHING;
+    return this.#while(
+      this.#lines.lesson.ask(
+        async (signal) => {
+          const hear = (line: WrotePiece) => {
+            if (line.error) throw new Error(line.error);
+            if (!signal.aborted) this.wrote = added(this.wrote, line);
+          };
+          await this.api.goOn(prompt, hear, signal);
+          return see(await this.api.written(prompt, signal));
+        },
+        (seen) => (this.wrote = { ...this.wrote, seen }),
+      ),
+    );
+  }
+
+  askReaders(): Promise<void> {
+    return this.#while(
+      this.#lines.readers.ask(
+        (signal) => this.api.readers(signal),
+        (are) => (this.readers = are),
+      ),
+    );
+  }
+
+  /** Has a question answered, and keeps the reading that found the answer. */
+  answer(asked: Asked): Promise<void> {
+    const question = async (signal: AbortSignal) => {
+      const found = await this.api.answer(asked, signal);
+      return { ...found, seen: await see(found.view) };
+    };
+    return this.#while(this.#lines.lesson.ask(question, (is) => (this.answered = is)));
+  }
+
+  askStudies(): Promise<void> {
+    return this.#while(
+      this.#lines.lesson.ask(
+        (signal) => this.api.studies(signal),
+        (are) => (this.studies = are),
       ),
     );
   }

@@ -1,6 +1,16 @@
 /** What the reader has chosen: one object, mirrored in the address so that a view can be shared. */
 
-export const VIEWS = ['translate', 'attention', 'beam', 'positions', 'regression', 'steps'] as const;
+export const VIEWS = [
+  'translate',
+  'attention',
+  'beam',
+  'positions',
+  'regression',
+  'steps',
+  'write',
+  'answers',
+  'studies',
+] as const;
 export const LANGUAGES = ['auto', 'en', 'zh'] as const;
 export const THEMES = ['auto', 'light', 'dark'] as const;
 export const UNITS = ['word', 'piece'] as const;
@@ -9,11 +19,14 @@ export const FORMS = ['lines', 'all', 'one'] as const;
 export const SCALES = ['same', 'own'] as const;
 export const ORDERS = ['interleaved', 'halves'] as const;
 export const JOINS = ['add', 'concat'] as const;
+export const COLUMNS = ['variant', 'bleu', 'perplexity', 'speed', 'parameters', 'part'] as const;
+export const CURVES = ['bleu', 'loss'] as const;
 
 export type ViewName = (typeof VIEWS)[number];
 export type KindName = (typeof KINDS)[number];
 export type Unit = (typeof UNITS)[number];
 export type Form = (typeof FORMS)[number];
+export type Column = (typeof COLUMNS)[number];
 export type ScaleName = (typeof SCALES)[number];
 
 export interface State {
@@ -59,6 +72,26 @@ export interface State {
   walk: number; // layer
   walkHead: number;
   stage: number;
+  // write
+  prompt: string;
+  pieces: number; // to write at most
+  temperature: number; // 0 takes the likeliest piece each time
+  chance: number; // the seed
+  writer: string; // '': the first that the server has
+  piece: number; // the one whose looks are shown; -1: the newest while it is written
+  writeFrom: string; // 'all' heads, those of one layer, or one as layer:head
+  // answers
+  question: string;
+  context: string;
+  reader: string; // '': the first that the server has
+  asked: number; // the word of the question whose looks are shown; -1: none
+  answerFrom: string; // 'all' heads, those of one layer, or one as layer:head
+  // studies
+  study: number; // which of those that the server has
+  sort: Column;
+  rising: boolean;
+  curve: (typeof CURVES)[number];
+  marked: string; // the variant whose curve is drawn beside the baseline's; '': the best
 }
 
 export const START: Readonly<State> = {
@@ -98,6 +131,23 @@ export const START: Readonly<State> = {
   walk: 0,
   walkHead: 0,
   stage: 0,
+  prompt: '',
+  pieces: 200,
+  temperature: 0.8,
+  chance: 0,
+  writer: '',
+  piece: -1,
+  writeFrom: 'all',
+  question: '',
+  context: '',
+  reader: '',
+  asked: -1,
+  answerFrom: 'all',
+  study: 0,
+  sort: 'bleu',
+  rising: false,
+  curve: 'bleu',
+  marked: '',
 };
 
 const CHOICES: Partial<Record<keyof State, readonly string[]>> = {
@@ -110,6 +160,8 @@ const CHOICES: Partial<Record<keyof State, readonly string[]>> = {
   scale: SCALES,
   order: ORDERS,
   join: JOINS,
+  sort: COLUMNS,
+  curve: CURVES,
 };
 
 /** Numbers outside of these are not taken from an address. */
@@ -122,6 +174,8 @@ const RANGES: Partial<Record<keyof State, [least: number, most: number]>> = {
   noise: [0, 2],
   points: [2, 200],
   w: [0.05, 50],
+  pieces: [1, 400],
+  temperature: [0, 2],
 };
 
 type Value = string | number | boolean | number[];

@@ -182,6 +182,56 @@ export interface Saved {
   heads: Head[];
 }
 
+/** A stretch of the text that may answer: its characters from … up to, and its share of all stretches. */
+export interface Stretch {
+  text: string;
+  start: number;
+  stop: number;
+  probability: number;
+}
+
+/**
+ * A question, its likeliest answers, and the reading that found the best: one window of the text.
+ *
+ * The places of words are pieces of `view.source`, where the question stands before the text. Attention is of one
+ * kind, `encoder`.
+ */
+export interface Answered {
+  reader: string;
+  question: Word[];
+  /** of the window */
+  context: Word[];
+  /** its words that answer, from … up to */
+  answer: number[];
+  /** the window is the whole text */
+  whole: boolean;
+  /** best first */
+  stretches: Stretch[];
+  /** the chance that the text has no answer */
+  nowhere: number;
+  view: View;
+}
+
+/** The readers that this server was told of. */
+export interface Readers {
+  readers: string[];
+}
+
+/** One line of the stream: the prompt's pieces first, then each piece as it is written. */
+export interface WrotePiece {
+  pieces: string[];
+  log_prob: number | null;
+  /** mean weights of all heads on the pieces before it, the last being that of the newest */
+  looked: number[];
+  done: boolean;
+  error: string | null;
+}
+
+/** The writers that this server was told of. */
+export interface Writers {
+  writers: string[];
+}
+
 /** One law of a position scheme, measured; null where there is nothing to measure. */
 export interface Law {
   /** unique, bounded, deterministic, even_steps, distance_only, symmetric, circles or shift */
@@ -323,6 +373,45 @@ export interface Walk {
   stages: Stage[];
   /** largest difference from what the layer itself puts out, as a share of its largest number */
   error: number;
+}
+
+/** One validation of a run. */
+export interface Judged {
+  step: number;
+  loss: number;
+  bleu: number;
+}
+
+/** One variant with one seed; one that failed says why, and brought nothing else. */
+export interface StudyRun {
+  variant: string;
+  /** that was exchanged */
+  part: string;
+  changes: string[];
+  seed: number;
+  error: string | null;
+  parameters: number | null;
+  tokens_per_second: number | null;
+  seconds: number | null;
+  /** of the validation text */
+  perplexity: number | null;
+  bleu: number | null;
+  curve: Judged[];
+}
+
+/** All runs so far; variants stand in the order of the study, its baseline first. */
+export interface Study {
+  name: string;
+  /** test or validation: what BLEU is of */
+  measured_on: string;
+  runs: StudyRun[];
+  /** variants whose BLEU differs from the baseline's by more than chance (Welch's t-test at 5 %) */
+  clear: string[];
+}
+
+/** The studies that this server was told of. */
+export interface Studies {
+  studies: Study[];
 }
 
 /** Answer of /translate: strings for one text, lists for a list of texts. */

@@ -30,6 +30,7 @@ describe('texts', () => {
       'regression.fixed',
       'regression.reset',
       'save.page',
+      'studies.bleu',
       'translate.share',
       'walk.cell',
     ]);

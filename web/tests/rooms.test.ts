@@ -22,7 +22,7 @@ describe('every file', () => {
 describe('layouts', () => {
   it.each(files.filter((name) => name.startsWith('layout')))('%s computes, and touches no page', (name) => {
     expect(read(name)).not.toMatch(/\b(document|window|fetch|HTMLElement)\b/);
-    for (const from of imports(name)) expect(from).toMatch(/^(\.\/|\.\.\/(trace|state|seen|i18n)$|d3-)/);
+    for (const from of imports(name)) expect(from).toMatch(/^(\.\/|\.\.\/(trace|state|seen|wrote|i18n)$|d3-)/);
   });
 });
 

@@ -46,6 +46,23 @@ describe('the address', () => {
       walk: 2,
       walkHead: 1,
       stage: 7,
+      prompt: 'ROMEO:\n',
+      pieces: 50,
+      temperature: 1.2,
+      chance: 4,
+      writer: 'poems',
+      piece: 7,
+      writeFrom: '0:2',
+      question: 'Who?',
+      context: 'Anna & Ben',
+      reader: 'qa',
+      asked: 2,
+      answerFrom: '1:3',
+      study: 1,
+      sort: 'speed',
+      rising: true,
+      curve: 'loss',
+      marked: 'rotary & co',
     };
     for (const key of Object.keys(START) as (keyof State)[]) expect(state[key], key).not.toEqual(START[key]);
     expect(fromAddress('#' + toAddress(state))).toEqual(state);

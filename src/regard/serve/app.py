@@ -9,6 +9,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 import regard
 from regard.serve.about import about
+from regard.serve.answering import answering
 from regard.serve.border import Border
 from regard.serve.failures import answer_failures
 from regard.serve.house import House
@@ -18,8 +19,10 @@ from regard.serve.paging import page_routes
 from regard.serve.reference import reference
 from regard.serve.settings import ServeSettings
 from regard.serve.shelf import Shelf
+from regard.serve.studying import studying
 from regard.serve.tracing import tracing
 from regard.serve.translating import translating
+from regard.serve.writing import writing
 
 DESCRIPTION = "Translate, and look inside the very model that translates."
 
@@ -43,7 +46,7 @@ def make_app(shelf: Shelf, settings: ServeSettings = ServeSettings(), page: Path
         docs_url=None,  # FastAPI's own page loads its parts from elsewhere
         redoc_url=None,
     )
-    for routes in (translating, tracing, learning, about):
+    for routes in (translating, tracing, learning, answering, writing, studying, about):
         app.include_router(routes(house))
     app.include_router(reference(app))
     app.include_router(page_routes(page))

@@ -2,6 +2,7 @@
 
 from regard.serve.desk import Desk
 from regard.serve.kept import Kept
+from regard.serve.library import Library, load_reader, load_writer
 from regard.serve.looking import Looking
 from regard.serve.metrics import Metrics
 from regard.serve.settings import ServeSettings
@@ -17,6 +18,8 @@ class House:
         self.metrics = Metrics()
         self.desk = Desk(shelf, settings, self.metrics)
         self.looking = Looking(settings.max_looking)
+        self.readers = Library("reader", settings.readers, load_reader)
+        self.writers = Library("writer", settings.writers, load_writer)
         self.kept = Kept(settings.kept_traces, settings.kept_bytes)
         self.metrics.gauges |= {
             "regard_waiting_texts": lambda: len(self.desk),

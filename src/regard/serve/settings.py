@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass, field
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -10,6 +11,7 @@ class ServeSettings:
 
     max_chars: int = 20_000  # of all its texts together
     max_texts: int = 256
+    max_pieces: int = 400  # that a writer writes
     max_trace_chars: int = 2_000  # of a text that is looked into
     max_beam: int = 16
     max_body: int = 2**20  # bytes
@@ -26,5 +28,8 @@ class ServeSettings:
     # That translate at the same time, on half of the machine: the rest is for looking, and for the connections.
     workers: int = field(default_factory=lambda: max(1, min((os.cpu_count() or 1) // 2, 4)))
     threads: int = 1  # of each of them: several workers of one thread do more than one of several
+    studies: tuple[Path, ...] = ()  # folders of studies that the page shows
+    readers: tuple[Path, ...] = ()  # folders of readers that answer questions
+    writers: tuple[Path, ...] = ()  # folders of models that write text
     cors: tuple[str, ...] = ()  # origins whose pages may ask
     hosts: tuple[str, ...] = ()  # names by which the server may be called; none are any

@@ -1,6 +1,6 @@
 """The routes that translate."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
@@ -12,16 +12,15 @@ from regard.decode.translator import language
 from regard.serve.answers import answer
 from regard.serve.asks import Ask, TranslateAsk, check_texts, decoding, forced_ids, form_schema, translate_ask
 from regard.serve.desk import Job
-from regard.serve.failures import FAILURES, STATUS
+from regard.serve.failures import FAILURES
 from regard.serve.house import House
 from regard.serve.json_answer import to_json
 from regard.serve.lines import Lines
 from regard.serve.looking import unless_gone
 from regard.serve.messages import Detected, Translated, Written
 from regard.serve.shelf import Shelf
+from regard.serve.streaming import NDJSON, streamed
 from regard.trace.live import follow
-
-NDJSON = "application/x-ndjson"
 
 
 def translating(house: House) -> APIRouter:
@@ -44,8 +43,7 @@ def translating(house: House) -> APIRouter:
         check_texts([ask.text, *ask.prefix], house.settings, house.settings.max_chars)
         lines = Lines()
         house.looking.submit(lambda: _write(house, ask, lines.write)).add_done_callback(lines.end)
-        first = await lines.next()  # what is wrong from the beginning is answered as such
-        return StreamingResponse(_told(lines.all(first)), media_type=NDJSON)
+        return await streamed(lines, lambda words: to_json(Written("", [], 0.0, True, words)))
 
     return router
 
@@ -86,16 +84,3 @@ def _write(house: House, ask: Ask, write: Callable[[str], None]) -> None:
         write(to_json(Written(now.text, now.tokens, now.score, done)) + "\n")
 
     tell(follow(translator, ask.text, settings, prefix, tell), done=True)
-
-
-async def _told(lines: AsyncIterator[str]) -> AsyncIterator[str]:
-    """Gives the lines; an error on the way is the last."""
-    try:
-        async for line in lines:
-            yield line
-    except Exception as error:
-        known = type(error) in STATUS
-        words = str(error) if known else "something went wrong here; the server's log says what"
-        yield to_json(Written("", [], 0.0, True, words)) + "\n"
-        if not known:
-            raise

@@ -6,7 +6,7 @@ from dataclasses import fields, is_dataclass
 from inspect import cleandoc, getsource
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from regard.serve import lessons, messages, view
+from regard.serve import answered, lessons, messages, studies, view, wrote
 
 PLAIN = {str: "string", int: "number", float: "number", bool: "boolean", type(None): "null"}
 HEADING = """// Written by `python -m regard.serve.types > web/src/trace.ts` from the dataclasses in src/regard/serve.
@@ -15,7 +15,8 @@ HEADING = """// Written by `python -m regard.serve.types > web/src/trace.ts` fro
 
 def typescript() -> str:
     """Gives the whole file."""
-    found = [each for room in (view, lessons, messages) for each in vars(room).values()]
+    rooms = (view, answered, wrote, lessons, studies, messages)
+    found = [each for room in rooms for each in vars(room).values() if getattr(each, "__module__", "") == room.__name__]
     mine = [each for each in found if isinstance(each, type) and is_dataclass(each)]
     return "\n".join([HEADING, *(_interface(each) for each in mine)])
 

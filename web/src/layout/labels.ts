@@ -29,6 +29,11 @@ export function spokenWords(target: Side) {
   return target.words.filter((word) => !isSign(word.text));
 }
 
+/** A number with so many decimals, for columns of them. */
+export function fixed(value: number, digits: number): string {
+  return value.toFixed(digits).replace('-', '−');
+}
+
 /** A number in a few digits, with a true minus sign. */
 export function short(value: number | null | undefined, digits = 3): string {
   if (value === null || value === undefined || Number.isNaN(value)) return '–';

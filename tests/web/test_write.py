@@ -1,0 +1,63 @@
+"""Write: a text streams in, and each piece shows what was looked at to write it."""
+
+import pytest
+
+from tests.web.conftest import expect, expect_address, settle
+from tests.web.told import weights
+
+ADDRESS = "view=write&prompt=abc+fed&pieces=30"
+
+
+@pytest.fixture
+def told(api) -> dict:
+    return api.post("/generate", json={"prompt": "abc fed", "pieces": 30}).json()
+
+
+def shown(told: dict) -> list[str]:
+    return [piece.replace("▁", " ").replace("⏎", "\n") for piece in told["target"]["pieces"] if piece != "</s>"]
+
+
+def test_a_text_is_gone_on_with(visit, told, picture):
+    page = visit("view=write")
+    page.get_by_label("Pieces").fill("30")
+    page.get_by_label("Beginning").fill("abc fed")
+    page.get_by_role("button", name="Write", exact=True).last.click()
+    expect(page.locator(".text")).to_have_text("".join(shown(told)).strip())
+    settle(page)
+    expect(page.locator("canvas").first).to_be_visible()
+    picture(page, "write")
+
+
+def test_a_piece_shows_what_it_looked_back_at(visit, told):
+    page, whole = visit(ADDRESS), weights(told, "decoder").mean(axis=(0, 1))
+    expect(page.locator("canvas").first).to_be_visible()
+    for number in (7, 12):
+        page.locator(".text span").nth(number).hover()
+        drawn = [float(each.get_attribute("data-share")) for each in page.locator(".text span").all()]
+        assert drawn[:number] == pytest.approx(whole[number, 1 : number + 1].tolist(), abs=2e-4)
+        assert not any(drawn[number:])
+
+
+def test_a_head_is_chosen_among_all(visit, told):
+    page, whole = visit(ADDRESS), weights(told, "decoder")
+    page.get_by_role("button", name="Open layer 1, head 0").click()
+    expect_address(page, "writeFrom=1%3A0")
+    page.locator(".text span").nth(9).hover()
+    drawn = [float(each.get_attribute("data-share")) for each in page.locator(".text span").all()]
+    assert drawn[:9] == pytest.approx(whole[1, 0, 9, 1:10].tolist(), abs=2e-4)
+
+
+def test_another_chance_writes_another_text(visit):
+    page = visit(ADDRESS)
+    before = page.locator(".text").text_content()
+    page.get_by_role("button", name="Another").click()
+    expect_address(page, "chance=1")
+    settle(page)
+    assert page.locator(".text").text_content() != before
+
+
+def test_without_a_writer_the_page_says_how_to_train_one(visit):
+    page = visit.context().new_page()
+    page.route("**/writers", lambda route: route.fulfill(json={"writers": []}))
+    page.goto(visit.url + "#view=write")
+    expect(page.get_by_text("--family decoder")).to_be_visible()

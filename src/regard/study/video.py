@@ -11,9 +11,9 @@ FULL = TaskSettings(
     ModelSettings(
         n_encoder_layers=2, d_model=32, n_heads=2, d_ff=64, activation="gelu", norm_place="before", dropout=0.0
     ),
-    ExampleSettings(epochs=18, batch=32, lr=3e-3),
+    ExampleSettings(epochs=30, batch=32, lr=2e-3),
     pool="mean",
     base=4.0,
 )
-QUICK = replace(FULL, learn=replace(FULL.learn, epochs=12))
+QUICK = replace(FULL, learn=replace(FULL.learn, epochs=18))
 SHOWN = (0, 9)  # test clips with their weights

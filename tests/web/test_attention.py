@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.web.conftest import expect, expect_address, settle
-from tests.web.told import short, shown, weights
+from tests.web.told import shares, short, shown, weights
 
 PIXEL = """(canvas, [x, y]) => [...canvas.getContext('2d').getImageData(
     Math.floor(x * canvas.width), Math.floor(y * canvas.height), 1, 1).data.slice(0, 3)]"""
@@ -123,6 +123,21 @@ def test_two_models_stand_beside_each_other(visit):
     page = visit("view=attention&compare=true&model=zh-en&model2=en-zh&text2=I+like+music.")
     page.wait_for_function("() => document.querySelectorAll('section.card').length === 2")
     expect(page.locator("section.card").nth(1).locator("b")).to_have_text("en-zh")
+
+
+def test_a_recurrent_model_shows_its_one_head(visit, api, picture):
+    text = "我昨天在图书馆看到了你的朋友。"
+    told = api.post("/trace", json={"text": text, "beam": 5, "model": "zh-en-recurrent"}).json()
+    page = visit(f"view=attention&model=zh-en-recurrent&text={text}")
+    for kind in ("Sentence at itself", "Translation at itself"):
+        expect(page.get_by_role("radio", name=kind)).to_be_disabled()
+    expect(page.get_by_role("radio", name="Translation at sentence")).to_be_checked()
+    looked = weights(told, "cross")
+    assert looked.shape[:2] == (1, 1)
+    page = visit(f"model=zh-en-recurrent&text={text}")
+    expect(page.get_by_text("There is one head.")).to_be_visible()
+    expect(page.locator(".curves path")).to_have_count(int((shares(told, best=False) >= 0.1).sum()))
+    picture(page, "translate-recurrent")
 
 
 def test_pale_maps_are_painted_up_to_their_largest_weight(visit, xian):

@@ -45,6 +45,14 @@ def test_a_card_has_all_that_it_must(model):
         assert said in card
 
 
+def test_a_model_without_positions_has_none(model):
+    config = json.loads((model / "config.json").read_text())
+    config["settings"]["model"]["position"]["name"] = "none"
+    (model / "config.json").write_text(json.dumps(config))
+    write_card(model, "regard train")
+    assert "scaled_dot attention, no positions," in read_card(model)
+
+
 def test_what_only_a_person_knows_is_left_to_be_filled_in(model):
     learned_from(model, "mine/pairs.tsv", "a.zh,a.en")
     assert write_card(model, "regard train") == [f"what is {OPEN}"]

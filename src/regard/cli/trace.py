@@ -188,7 +188,7 @@ def _show_all(seen: "Trace", json_: bool, choice: "Choice") -> None:
     checks = summary.checks
     kind = "cross" if seen.cross else "decoder"
     n_heads = sum(look.n_heads for look in seen.looks if look.kind == kind)
-    whose = f"means over all {n_heads} heads of {kind} attention"
+    whose = f"means over all {n_heads} heads of {kind} attention" if n_heads > 1 else f"those of {kind} attention"
     print(
         f"shares are {whose if choice.layer is None else f'those of {choice}, which aligns best'}; "
         f"weights @ v differ from the layers' output by {checks.weights:.1e} at most, "

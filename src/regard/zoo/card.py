@@ -105,7 +105,8 @@ def _rows(corpora: Mapping[str, Corpus]) -> str:
 
 def _sizes(model: Mapping[str, Any]) -> str:
     layers = f"{model['n_encoder_layers']} + {model['n_decoder_layers']} layers, width {model['d_model']}"
-    return f"{layers}, {model['attention']['name']} attention, {model['position']['name']} positions"
+    position = model["position"]["name"]
+    return f"{layers}, {model['attention']['name']} attention, {'no' if position == 'none' else position} positions"
 
 
 def _scores(scores: Mapping[str, Any]) -> str:

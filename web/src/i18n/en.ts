@@ -107,6 +107,7 @@ export const en = {
   'translate.best': 'Aligning',
   'translate.one': 'Layer {layer}, head {head}: measured to link words best.',
   'translate.whole': 'Mean of {n} heads.',
+  'translate.only': 'There is one head.',
   'translate.none': 'This model has no attention from the translation to the sentence.',
 
   'steps.title': 'What it might have said instead',

@@ -108,6 +108,7 @@ export const zh: Record<Key, string> = {
   'translate.best': '对齐',
   'translate.one': '第 {layer} 层第 {head} 头：实测对齐词语最好。',
   'translate.whole': '{n} 个头的平均。',
+  'translate.only': '只有一个头。',
   'translate.none': '此模型没有从译文到原句的注意力。',
 
   'steps.title': '本来还可能写什么',

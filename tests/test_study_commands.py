@@ -80,6 +80,9 @@ def test_ablate_runs_a_file_and_goes_on(run, tmp_path):
     again = run("ablate", *given, "--doc", page)
     assert "seed 0" not in again.err
     assert "rms" in again.out
+    shown = run("ablate", *given, "--show")
+    assert (shown.out, "at a time" in shown.err) == (again.out, False)
+    assert "there is no CUDA device" not in run("ablate", *given[:-1], "cuda", "--show", code=2).err
     assert str(tmp_path) not in page.read_text(encoding="utf-8").replace(str(tmp_path / "mine.toml"), "")
 
 

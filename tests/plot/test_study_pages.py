@@ -10,6 +10,7 @@ from rich.text import Text
 
 from regard.plot.ablate import draw_ablation, mean_curve
 from regard.plot.ablate_page import FIELDS, ablation_page
+from regard.plot.ablate_page import findings as ablation_findings
 from regard.plot.ablate_table import ablate_table, failures
 from regard.plot.complexity import draw_complexity
 from regard.plot.complexity_page import complexity_page
@@ -135,6 +136,10 @@ def test_the_ablation_figure_sorts_variants_and_draws_curves(ablation):
     bars, curves = draw_ablation(ablation[1]).axes
     assert [label.get_text() for label in bars.get_yticklabels()] == ["baseline", "rotary"]
     assert list(curves.get_lines()[0].get_ydata()) == [2.0, 1.0]
+    assert [text.get_text() for text in curves.get_legend().get_texts()] == [
+        "baseline",
+        "position",
+    ]  # none of what failed
     assert mean_curve(ablation[1].rows[:2]) == [(4, 2.0), (8, 1.0)]
 
 
@@ -145,6 +150,28 @@ def test_the_ablation_table_marks_what_is_beyond_chance_and_what_failed(ablation
     assert columns[3] == ["–", "+10.00*", "–"]
     assert failures(ablation[1]) == ["x, seed 0: ValueError: no"]
     assert "2 runs are missing" in ablate_table(ablation[1]).caption
+
+
+def test_seeds_that_failed_alike_are_told_of_together():
+    made = plan(ROTARY, seeds=(0, 1, 2))
+    failing = [
+        Row("rotary", "position", [], seed, "d", error=error) for seed, error in ((2, "no"), (0, "no"), (1, "odd"))
+    ]
+    found = sum_up(made, [row(), *failing])
+    assert failures(found) == ["rotary, seeds 0, 2: no", "rotary, seed 1: odd"]
+
+
+def test_findings_judge_bleu_and_loss_each_by_itself():
+    made = plan(ROTARY, {"name": "x-y", "set": ["model.norm=rms"]}, seeds=(0, 1, 2))
+    rows = [row(seed=seed, bleu=10.0 + seed, loss=2.0 + seed / 100) for seed in (0, 1, 2)]
+    rows += [row("rotary", seed, 10.5 + seed, loss=1.0 + seed / 100) for seed in (0, 1, 2)]
+    rows += [row("x-y", seed, 1.0 + seed, loss=3.0 + seed / 100) for seed in (0, 1, 2)]
+    better, worse, lower, higher, within = ablation_findings(sum_up(made, rows))
+    assert better.endswith("chance: none.")
+    assert worse.endswith("chance: x-y (−9.00).")
+    assert lower.endswith("chance: rotary (−1.000).")
+    assert higher.endswith("chance: x-y (+1.000).")
+    assert within.endswith("seeds: none.")
 
 
 def test_every_field_of_a_row_is_documented():

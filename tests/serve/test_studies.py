@@ -2,6 +2,7 @@
 
 import pytest
 
+from regard.checkpoint import read_json, write_json
 from regard.serve.studying import check_studies
 from tests.serve.planted import BLEU, plant_study
 from tests.serve.server import client_of
@@ -23,6 +24,15 @@ def test_all_runs_are_told(shelf, folder):
     assert study["runs"][0]["curve"][0] == {"step": 500, "loss": 4.0, "bleu": 15.0}
     assert study["clear"] == ["no positions"]
     assert str(folder.parent) not in answer.text
+
+
+def test_the_baseline_comes_first_whichever_run_ended_first(shelf, folder):
+    told = read_json(folder / "results.json")
+    write_json(folder / "results.json", {**told, "rows": told["rows"][::-1]})
+    with client_of(shelf, studies=(folder,)) as client:
+        (study,) = client.get("/studies").json()["studies"]
+    assert study["runs"][0]["variant"] == "baseline"
+    assert study["clear"] == ["no positions"]
 
 
 def test_a_study_that_grows_is_read_anew(shelf, folder):

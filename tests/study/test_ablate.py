@@ -14,6 +14,7 @@ from regard.study.ablate import (
     RESULTS,
     check_digests,
     done,
+    kept_rows,
     key,
     make_jobs,
     read_rows,
@@ -217,6 +218,23 @@ def test_results_are_read_as_they_were_written(tmp_path):
     (tmp_path / RESULTS).write_text('{"rows": [{"variant": 1}]}')
     with pytest.raises(ValueError, match="no results of an ablation"):
         read_rows(tmp_path)
+
+
+def test_the_baseline_is_read_first_whichever_run_ended_first(tmp_path):
+    write_rows(tmp_path, plan(ROTARY), [row("rotary"), row("x"), row(), row("rotary", 1), row(seed=1)])
+    assert [key(each) for each in read_rows(tmp_path)][:3] == [("baseline", 0), ("baseline", 1), ("rotary", 0)]
+
+
+def test_kept_results_are_shown_where_they_are_of_the_same_settings(tmp_path):
+    made = with_device(plan(ROTARY), "cuda", 0)  # which need not be here
+    jobs = make_jobs(made, tmp_path, 1, [])
+    rows = [row(job.variant.name, digest=digest(job.settings)) for job in jobs]
+    with pytest.raises(ValueError, match=rf"{tmp_path} holds no results\.json with a run in it"):
+        kept_rows(made, tmp_path)
+    write_rows(tmp_path, made, rows)
+    assert kept_rows(made, tmp_path) == rows
+    with pytest.raises(ValueError, match=r"'baseline' was run with other settings.*the same --corpora and"):
+        kept_rows(plan(ROTARY), tmp_path)
 
 
 def test_device_and_seeds_are_the_same_for_all():

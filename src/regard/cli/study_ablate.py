@@ -25,30 +25,30 @@ def ablate(
     jobs: Annotated[int | None, typer.Option(help="Runs side by side.", show_default="cores, or 8 on a GPU")] = None,
     quick: Quick = False,
     seed: Annotated[int, typer.Option(help="Added to the seeds that the file names.")] = 0,
+    show: Annotated[
+        bool, typer.Option("--show", help="Run nothing: show what the folder has, from any machine.")
+    ] = False,
     device: Device = "auto",
     json_: Json = False,
     out: Out = None,
     doc: Doc = None,
 ) -> None:
     """Same data, same budget, one part exchanged: quality, speed and size of each variant, with seeds and spread."""
-    from regard.study.ablate import make_jobs, read_rows, run_ablation, sum_up
+    from regard.study.ablate import kept_rows, read_rows, sum_up
     from regard.study.crew import at_once
     from regard.train.run import choose_device
 
     check_places(out, doc)
-    chosen = choose_device(device)
+    kind = device if show else choose_device(device).type
     plan, place, about = _plan(file, corpora, folder, quick, seed, device)
-    beside = jobs or at_once(chosen.type)
-    total = len(make_jobs(plan, place, beside, only or []))
-    say(f"[dim]{total} runs, {beside} at a time, results in[/] {escaped(str(place))}")
-    try:
-        for row in with_bar(run_ablation(plan, place, beside, only or []), total, "running"):
-            told = row.error or f"BLEU {row.bleu_valid:.2f} on validation, {row.seconds:.0f} s"
-            say(f"{escaped(row.variant)}, seed {row.seed}: {escaped(told)}")
-    except KeyboardInterrupt:
-        say("[yellow]stopped[/]: the same command goes on")
-        raise typer.Exit(130) from None
-    result = sum_up(plan, read_rows(place))
+    if show:
+        rows = kept_rows(plan, place)
+        beside = max(row.beside for row in rows)
+    else:
+        beside = jobs or at_once(kind)
+        _run(plan, place, beside, only or [])
+        rows = read_rows(place)
+    result = sum_up(plan, rows)
 
     def draw() -> "Figure":
         from regard.plot.ablate import draw_ablation
@@ -58,7 +58,7 @@ def ablate(
     def page() -> Page:
         from regard.plot.ablate_page import ablation_page
 
-        return ablation_page(result, plan, _command(file, chosen.type, beside), about)
+        return ablation_page(result, plan, _command(file, kind, beside), about)
 
     keep(draw, page, out, doc)
     if json_:
@@ -68,6 +68,21 @@ def ablate(
     print_tables(ablate_table(result))
     for failure in failures(result):
         say(f"[red]failed:[/] {escaped(failure)}")
+
+
+def _run(plan: "Plan", place: Path, beside: int, only: list[str]) -> None:
+    """Runs what is missing, and tells of each run as it ends."""
+    from regard.study.ablate import make_jobs, run_ablation
+
+    total = len(make_jobs(plan, place, beside, only))
+    say(f"[dim]{total} runs, {beside} at a time, results in[/] {escaped(str(place))}")
+    try:
+        for row in with_bar(run_ablation(plan, place, beside, only), total, "running"):
+            told = row.error or f"BLEU {row.bleu_valid:.2f} on validation, {row.seconds:.0f} s"
+            say(f"{escaped(row.variant)}, seed {row.seed}: {escaped(told)}")
+    except KeyboardInterrupt:
+        say("[yellow]stopped[/]: the same command goes on")
+        raise typer.Exit(130) from None
 
 
 def _plan(

@@ -56,7 +56,7 @@ def _draw_bars(axes: Axes, lines: list[Line], found: Ablation, colours: dict[str
 
 def _draw_curves(axes: Axes, rows: list[Row], colours: dict[str, str]) -> None:
     drawn: set[str] = set()
-    for variant in dict.fromkeys(row.variant for row in rows):
+    for variant in dict.fromkeys(row.variant for row in rows if row.curve):
         mine = [row for row in rows if row.variant == variant]
         curve, part = mean_curve(mine), mine[0].part
         label = None if part in drawn else part or BASELINE

@@ -45,9 +45,9 @@ def ablation_page(found: Ablation, plan: Plan, command: str, about: str) -> Page
             f"Every run takes {base.train.max_steps:,} steps of {base.train.batch_tokens:,} target slots with the very "
             f"same batches for the same seed; {beside} runs side by side, each in a process of its own. Text and "
             "pieces are prepared once, for all.",
-            "BLEU is of the model that was best on the validation text; speeds are of runs that shared the machine, "
-            "and compare with each other alone. * marks differences beyond chance by Welch's t-test at 5 %, each "
-            "judged by itself.",
+            "BLEU is of the model that was best on the validation text. Speeds are of runs that shared the machine "
+            "with others that came and went, and compare with nothing. * marks differences beyond chance by Welch's t-test "
+            "at 5 %, each judged by itself.",
         ],
         tables=[ablate_table(found)],
         picture="Variants sorted by BLEU with their seeds, and curves of validation loss",
@@ -61,13 +61,13 @@ def ablation_page(found: Ablation, plan: Plan, command: str, about: str) -> Page
 def findings(found: Ablation) -> list[str]:
     """Puts the numbers into sentences."""
     judged = [line for line in found.lines if line.gain is not None]
-    better = [line for line in judged if line.beyond and line.gain is not None and line.gain > 0]
-    worse = [line for line in judged if line.beyond and line.gain is not None and line.gain < 0]
-    within = [line.variant for line in judged if line.beyond is False]
+    within = [line.variant for line in judged if line.beyond is False and line.loss_beyond is False]
     said = [
-        f"Better than the baseline by more than chance: {_named(better)}.",
-        f"Worse by more than chance: {_named(worse)}.",
-        f"Not to be told from the baseline with so few seeds: {', '.join(within) or 'none'}.",
+        f"BLEU better than the baseline's by more than chance: {_named(judged, 1)}.",
+        f"Worse by more than chance: {_named(judged, -1)}.",
+        f"Validation loss better by more than chance: {_named(judged, -1, of_loss=True)}.",
+        f"Worse by more than chance: {_named(judged, 1, of_loss=True)}.",
+        f"Not to be told from the baseline by either with so few seeds: {', '.join(within) or 'none'}.",
     ]
     return [*said, *(f"Failed: {failure}" for failure in failures(found))]
 
@@ -82,6 +82,13 @@ def fields_text() -> str:
     )
 
 
-def _named(lines: list[Line]) -> str:
-    ranked = sorted(lines, key=lambda line: -abs(line.gain or 0.0))
-    return ", ".join(f"{line.variant} ({line.gain:+.2f})".replace("-", "−") for line in ranked) or "none"
+def _named(lines: list[Line], sign: int, of_loss: bool = False) -> str:
+    """Names the variants that differ beyond chance to one side, those that differ most first."""
+    differing = [
+        (line.variant, (line.loss_gain if of_loss else line.gain) or 0.0)
+        for line in lines
+        if (line.loss_beyond if of_loss else line.beyond)
+    ]
+    ranked = sorted((each for each in differing if each[1] * sign > 0), key=lambda each: -abs(each[1]))
+    digits = 3 if of_loss else 2
+    return ", ".join(f"{name} ({gain:+.{digits}f})".replace("(-", "(−") for name, gain in ranked) or "none"

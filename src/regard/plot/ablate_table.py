@@ -27,8 +27,15 @@ def ablate_table(found: Ablation) -> Table:
 
 
 def failures(found: Ablation) -> list[str]:
-    """Lists what failed, and why."""
-    return [f"{line.variant}, {error}" for line in found.lines for error in line.errors]
+    """Lists what failed, and why; seeds that failed alike are told of together."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for row in sorted(found.rows, key=lambda row: row.seed):
+        if row.error is not None:
+            alike.setdefault((row.variant, row.error), []).append(str(row.seed))
+    return [
+        f"{name}, {'seed' if len(seeds) == 1 else 'seeds'} {', '.join(seeds)}: {error}"
+        for (name, error), seeds in alike.items()
+    ]
 
 
 def _cells(line: Line) -> tuple[str, ...]:

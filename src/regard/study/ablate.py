@@ -100,19 +100,29 @@ def check_digests(jobs: list[Job], rows: dict[tuple[str, int], Row]) -> None:
         if row is not None and row.error is None and row.digest != digest(job.settings):
             raise ValueError(
                 f"{job.folder}: variant {row.variant!r} was run with other settings here ({row.digest}, asked for are "
-                f"{digest(job.settings)}): name another folder with --folder"
+                f"{digest(job.settings)}): name another --folder, or the same --corpora and --device as then"
             )
 
 
 def read_rows(folder: Path) -> list[Row]:
-    """Reads the results that a folder has."""
+    """Reads the results that a folder has: the baseline's, then the others' as they came."""
     path = folder / RESULTS
     if not path.exists():
         return []
     try:
-        return [Row(**row) for row in read_json(path)["rows"]]
+        rows = [Row(**row) for row in read_json(path)["rows"]]
     except (KeyError, TypeError) as error:
         raise ValueError(f"{path}: these are no results of an ablation ({error!r})") from error
+    return sorted(rows, key=lambda row: row.variant != BASELINE)
+
+
+def kept_rows(plan: Plan, folder: Path) -> list[Row]:
+    """Reads results that were brought by the very settings of a plan, here or on another machine."""
+    rows = read_rows(folder)
+    if not rows:
+        raise ValueError(f"{folder} holds no {RESULTS} with a run in it: leave --show out, and it is run")
+    check_digests(make_jobs(plan, folder, 1, []), {key(row): row for row in rows})
+    return rows
 
 
 def write_rows(folder: Path, plan: Plan, rows: list[Row]) -> None:

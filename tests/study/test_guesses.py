@@ -1,11 +1,28 @@
 """Answers without a model: each takes what its rule says."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from regard.study.guesses import GUESSES, first_sentence, overlap_sentence, overlap_span, random_span, split_units
 from regard.text.questions import make_question
 
 from ..readers import questions
+
+# Questions whose windows are often worth the same, by words that are in another order in every process.
+TIES = """
+import random
+from regard.study.guesses import overlap_sentence, overlap_span
+from regard.text.questions import make_question
+chance = random.Random(7)
+words = [f"w{number}" for number in range(40)]
+for _ in range(100):
+    context = " ".join(chance.choice(words) + chance.choice(["", "", "", "."]) for _ in range(90)) + "."
+    question = make_question("a", " ".join(chance.sample(words, 20)), context, [])
+    print(overlap_span(question), overlap_sentence(question), sep="|")
+"""
 
 
 def asked(text, context):
@@ -28,6 +45,21 @@ def test_a_rare_word_counts_more_than_a_frequent_one():
 
 def test_a_context_of_the_questions_own_words_is_its_own_answer():
     assert overlap_span(asked("Anna sings.", "Anna sings.")) == "Anna sings."
+
+
+def test_ties_fall_the_same_way_in_every_process():
+    told = [
+        subprocess.run(
+            [sys.executable, "-c", TIES],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert told[0].count("\n") == 100
+    assert told[0] == told[1]
 
 
 def test_chance_depends_on_the_question_and_the_seed_alone():

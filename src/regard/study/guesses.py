@@ -4,7 +4,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from math import log1p
+from math import fsum, log1p
 
 from regard.decode.sentences import SENTENCE_END, cut
 from regard.score.answers import SEGMENT
@@ -44,7 +44,7 @@ def overlap_sentence(question: Question) -> str:
     """Gives the sentence that shares most with the question, each different word counted by its rarity."""
     asked = _words(question.text)
     worth = _worth(split_units(question.context), asked)
-    return max(_sentences(question), key=lambda sentence: sum(worth[word] for word in asked & _words(sentence)))
+    return max(_sentences(question), key=lambda sentence: fsum(worth[word] for word in asked & _words(sentence)))
 
 
 def first_sentence(question: Question) -> str:
@@ -100,9 +100,13 @@ def _stretches(units: Sequence[Unit], asked: set[str]) -> Iterator[tuple[int, in
 
 
 def _worth_around(units: Sequence[Unit], worth: dict[str, float], stretch: tuple[int, int], reach: int) -> float:
-    """Gives what the question's words are worth that stand within reach of a stretch, each counted once."""
+    """Gives what the question's words are worth that stand within reach of a stretch, each counted once.
+
+    A set's order changes from one process to the next, and the last digit of a plain sum with it: ties would fall by
+    chance.
+    """
     near = units[max(stretch[0] - reach, 0) : stretch[1] + reach]
-    return sum(worth.get(word, 0.0) for word in {unit.word for unit in near})
+    return fsum(worth.get(word, 0.0) for word in {unit.word for unit in near})
 
 
 def _sentences(question: Question) -> list[str]:

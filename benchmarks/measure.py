@@ -81,6 +81,13 @@ def large_read(n_bytes: int) -> Callable[[], Any]:
     return numbers.sum
 
 
+def copy_rate() -> float:
+    """Measures the bytes a second, read or written, of a large copy on a GPU."""
+    a = torch.randn(2**29, device="cuda")
+    b = torch.empty_like(a)
+    return 2 * a.numel() * 4 / interleave({"copy": lambda: b.copy_(a)}, "cuda", 0.5, least=10)["copy"].median
+
+
 def keep(name: str, record: dict[str, Any], folder: Path | None) -> None:
     """Prints the record as one JSON line, and keeps it in the results."""
     line = json.dumps(record)

@@ -73,7 +73,7 @@ def decode_marian(model: MarianMTModel, beam: int) -> Callable[[list[Task]], lis
     def call(tasks: list[Task]) -> list[Tensor]:
         written = []
         for task in tasks:
-            src = make_source(task.sources)
+            src = make_source(task.sources).to(model.device)
             n = task.n_tokens
             found = model.generate(  # pyright: ignore[reportCallIssue, reportAttributeAccessIssue]
                 input_ids=src.ids,

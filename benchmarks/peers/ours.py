@@ -89,15 +89,13 @@ def our_systems(model: Transformer, beam: int, threads: int) -> dict[str, Decode
 
     Packed for compiled code, or for PyTorch where there is none: the signature says which.
     """
-    packed = decode_regard(swift(model), beam)
-    systems = {
-        "regard float32": with_threads(packed, threads),
-        "regard int8": with_threads(decode_regard(swift(model, "int8"), beam), threads),
-        "regard float32, not packed": with_threads(decode_regard(model, beam), threads),
-    }
-    if threads > 1:
-        systems[f"regard float32, {threads} workers"] = in_threads(packed, threads)
-    return systems
+    systems = {}
+    for precision in ("float32", "int8"):
+        packed = decode_regard(swift(model, precision), beam)
+        systems[f"regard {precision}"] = with_threads(packed, threads)
+        if threads > 1:
+            systems[f"regard {precision}, {threads} workers"] = in_threads(packed, threads)
+    return {**systems, "regard float32, not packed": with_threads(decode_regard(model, beam), threads)}
 
 
 def engine() -> str:

@@ -112,13 +112,17 @@ def pack(src: Rows, tgt: Rows, shape: Shape) -> Int[Tensor, " N"]:
 def unpack(packed: Int[Tensor, " N"], shape: Shape, full: bool, n_tokens: int) -> Batch:
     """Makes a batch on the device where the packed ids lie, without asking it anything; `full` is without padding."""
     ids, ends, written, said = _parts(packed.long(), shape)
-    places = torch.arange(max(shape.src, shape.tgt), device=packed.device)
-    real = places[: shape.tgt] < said[:, None]
-    mask = Mask() if full else Mask(n_keys=shape.src, key_lengths=ends, sighted=True)
-    source = Source(ids, _positions(places[: shape.src] < ends[:, None]), ends, mask)
+    real = torch.arange(shape.tgt, device=packed.device) < said[:, None]
     say = written[:, 1:] * real
     target = Target(written[:, :-1] * real, say, _positions(real), real, n_tokens, causal())
-    return Batch(source, target)
+    return Batch(padded_source(ids, ends, full), target)
+
+
+def padded_source(ids: Int[Tensor, "B S"], lengths: Int[Tensor, " B"], full: bool) -> Source:
+    """Makes a source of ids that end with EOS and PAD, on their device and without asking it anything."""
+    real = torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
+    mask = Mask() if full else Mask(n_keys=ids.shape[1], key_lengths=lengths, sighted=True)
+    return Source(ids, _positions(real), lengths, mask)
 
 
 def doubled(batch: Batch) -> Batch:

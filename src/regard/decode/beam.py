@@ -38,7 +38,7 @@ def search(
     ends, when nothing that is still being written can become better than its `n_best` ends, or at its limit; what is
     unfinished then ranks behind all ends. A step costs one of the model with `beam` rows for each sentence.
     """
-    _check(settings)
+    check(settings)
     B, N, device = len(src.lengths), settings.beam, src.ids.device
     forced = make_prefix(prefix, B)
     paths = _one_beginning(first_paths(max_lengths(model, src, settings, forced), N))
@@ -119,7 +119,8 @@ def _close(
         found[sentence] += hypotheses
 
 
-def _check(settings: DecodeSettings) -> None:
+def check(settings: DecodeSettings) -> None:
+    """Raises ValueError for settings that no beam search has."""
     if settings.beam < 1:
         raise ValueError(f"beam must be 1 or more, got {settings.beam}")
     if not 1 <= settings.n_best <= settings.beam:

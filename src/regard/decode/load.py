@@ -19,14 +19,13 @@ def load(path: str | PathLike[str], precision: str = "float32", device: str = "c
     """Opens a model folder, the model inside a run's folder, or a bundled model by its name, ready to translate.
 
     A decoder comes as a `Writer`, ready to write.
-    On a CPU models are packed for speed, in `int8` for more of it; on `cuda` they run as they were trained, in
-    `bfloat16` for speed. `auto` is the GPU where there is one that can do it.
+    Models are packed for speed: on a CPU, in `int8` for more of it; on `cuda` for steps that are one captured graph,
+    in `bfloat16` for more speed. `auto` is the GPU where there is one that can do it.
     """
     place = choose_device(device, precision)
     checkpoint = load_model(find_model(path))
-    if place == "cpu":
-        return ready(replace(checkpoint, model=swift(checkpoint.model, precision)))
-    return ready(replace(checkpoint, model=checkpoint.model.to(place, getattr(torch, precision))))
+    model = checkpoint.model if place == "cpu" else checkpoint.model.to(place, getattr(torch, precision))
+    return ready(replace(checkpoint, model=swift(model, precision)))
 
 
 def ready(checkpoint: Checkpoint) -> Translator:

@@ -11,13 +11,16 @@ from regard.batch import make_source
 from regard.checkpoint import Checkpoint
 from regard.config import DecodeSettings, choose
 from regard.decode import SEARCH
+from regard.decode.conveyor import search_all
 from regard.decode.hypothesis import Hypothesis
 from regard.decode.sentences import sentences
 from regard.decode.translation import Translation, make_translation
 from regard.model import Seq2Seq
+from regard.model.slotted import SlottedTransformer
 from regard.text.tokenizer import Tokenizer
 
 WINDOW = 2000  # lines that are read before they are sorted: enough for even batches, little for the memory
+SLOTTED = {"greedy", "beam"}  # searches that a GPU does without asking its host
 WRITTEN_WITHOUT_SPACES = {"zh", "zho", "cmn", "yue", "wuu", "lzh", "ja", "jpn"}
 
 Tick = Callable[[int], None]  # told how many lines more are done
@@ -127,11 +130,11 @@ class Translator:
         begins = [place == 0 for text in texts for place in range(len(text))]
         found: list[list[Hypothesis]] = [[] for _ in parts]
         tick(sum(not text for text in texts))
-        for batch in batches(parts, settings.batch_tokens):
-            prefixes = [forced if begins[i] else [] for i in batch]
-            for i, hypotheses in zip(batch, self._search([parts[i] for i in batch], settings, prefixes), strict=True):
+        prefixes = [forced if begin else [] for begin in begins]
+        with _at_rest(self.model):
+            for i, hypotheses in self._search(parts, settings, prefixes):
                 found[i] = hypotheses
-            tick(sum(begins[i] for i in batch))
+                tick(begins[i])
         return found
 
     def joined(
@@ -146,12 +149,15 @@ class Translator:
 
     def _search(
         self, parts: list[list[int]], settings: DecodeSettings, prefixes: list[list[int]]
-    ) -> list[list[Hypothesis]]:
-        device = next(self.model.parameters()).device
-        with _at_rest(self.model):
-            return choose(SEARCH, settings.method, "method")(
-                self.model, make_source(parts).to(device), settings, prefixes
-            )
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """Searches batch by batch, or on a GPU as places become free."""
+        if isinstance(self.model, SlottedTransformer) and settings.method in SLOTTED and not any(prefixes):
+            yield from search_all(self.model, parts, settings)
+            return
+        device, search = next(self.model.parameters()).device, choose(SEARCH, settings.method, "method")
+        for batch in batches(parts, settings.batch_tokens):
+            src = make_source([parts[i] for i in batch]).to(device)
+            yield from zip(batch, search(self.model, src, settings, [prefixes[i] for i in batch]), strict=True)
 
 
 def batches(parts: Sequence[Sequence[int]], batch_tokens: int) -> Iterator[list[int]]:

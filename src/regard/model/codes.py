@@ -25,4 +25,4 @@ class Codes:
         """A code is what a token becomes that is all zeros."""
         nothing = self.known.new_zeros(1, end - first, self.known.shape[1])
         with torch.no_grad():
-            return self.position.embed(nothing, torch.arange(first, end)[None])[0].contiguous()
+            return self.position.embed(nothing, torch.arange(first, end, device=nothing.device)[None])[0].contiguous()

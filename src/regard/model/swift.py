@@ -21,6 +21,7 @@ from regard.model.norm import LayerNorm, RMSNorm
 from regard.model.packed import replace_linears
 from regard.model.residual import Residual
 from regard.model.seq2seq import Seq2Seq
+from regard.model.slotted import SlottedTransformer
 from regard.model.transformer import Transformer
 from regard.native import Library, UnavailableError, open_library
 from regard.position.half_wave import HalfWave
@@ -41,12 +42,15 @@ PACKABLE = {
 def swift(model: Seq2Seq, precision: str = "float32") -> Seq2Seq:
     """Gives the quickest model there is that decodes the same: packed where its parts allow it, else as it is.
 
-    Packed are Transformers on a CPU with scaled dot products and positions that are added to the tokens: for compiled
-    code, or for PyTorch where there is none. In int8 the linear maps of every other model are still 8-bit ones.
+    Packed are Transformers with scaled dot products and positions that are added to the tokens: on a CPU for compiled
+    code, or for PyTorch where there is none; on a GPU for steps of fixed shape, in the precision that the model has. In
+    int8 the linear maps of every other model are still 8-bit ones.
     """
     transformer = packable(model)
     if transformer is None:
         return replace_linears(deepcopy(model).eval()) if precision == "int8" else model  # pyright: ignore
+    if transformer.output.table.weight.is_cuda:
+        return SlottedTransformer(transformer)
     frozen = deepcopy(transformer).eval().requires_grad_(False)
     library = _library(frozen, precision)
     if library is None:
@@ -55,7 +59,7 @@ def swift(model: Seq2Seq, precision: str = "float32") -> Seq2Seq:
 
 
 def packable(model: Seq2Seq) -> Transformer | None:
-    """Gives the model if it is a Transformer on a CPU, of parts that packing understands and that are all alike."""
+    """Gives the model if it is a Transformer of parts that packing understands and that are all alike."""
     if type(model) is not Transformer or not {type(module) for module in model.modules()} <= PACKABLE:
         return None
     layers: list[Any] = [*model.encoder.layers, *model.decoder.layers]
@@ -69,8 +73,7 @@ def packable(model: Seq2Seq) -> Transformer | None:
         {one.norm_first for one in residuals} | {norm is not None for norm in last},
         kinds,
     )
-    alike = all(len(found) == 1 for found in sizes)
-    return model if alike and model.output.table.weight.device.type == "cpu" else None
+    return model if all(len(found) == 1 for found in sizes) else None
 
 
 def _library(model: Transformer, precision: str) -> Library | None:

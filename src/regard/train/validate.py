@@ -1,7 +1,7 @@
 """How good is the model now: on text it does not learn from, by loss and by what it says."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp
 
 import torch
@@ -11,6 +11,7 @@ from regard.batch import make_batch
 from regard.checkpoint import Checkpoint
 from regard.config import DecodeSettings
 from regard.decode.translator import Translator
+from regard.model.swift import swift
 from regard.score.bleu import score
 from regard.text.store import IdStore
 from regard.text.windows import Windows
@@ -58,7 +59,7 @@ def validate(
             return Validation(text_loss(checkpoint, store), None, None, [text_sample(checkpoint, store)])
         assert isinstance(store, IdStore), "only running text is cut into windows"
         loss = mean_loss(checkpoint.model, store, checkpoint.settings.train.batch_tokens)
-        translator = Translator.of(checkpoint)
+        translator = Translator.of(_quick(checkpoint))
         outputs = [
             found.text for found in translator.translate([src for src, _ in pairs], DecodeSettings(method="greedy"))
         ]
@@ -68,6 +69,12 @@ def validate(
     found = score(outputs, references, checkpoint.settings.data.tgt_lang)
     samples = [(src, out, tgt) for (src, tgt), out in zip(pairs[:n_samples], outputs, strict=False)]
     return Validation(loss, found.bleu, found.chrf, samples)
+
+
+def _quick(checkpoint: Checkpoint) -> Checkpoint:
+    """Gives the model as a GPU writes with it best, since training waits."""
+    on_gpu = next(checkpoint.model.parameters()).is_cuda
+    return replace(checkpoint, model=swift(checkpoint.model)) if on_gpu else checkpoint
 
 
 @torch.no_grad()

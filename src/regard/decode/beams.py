@@ -1,0 +1,92 @@
+"""Beam search whose every decision stays on the device: tensors of fixed shape, changed in place."""
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from regard.batch import BOS, EOS
+from regard.model.choices import Choices
+
+
+class Record:
+    """What was decided at each age: who goes on with which token, and who ended there."""
+
+    def __init__(self, B: int, T: int, N: int, device: torch.device):
+        whole, real = {"dtype": torch.int32, "device": device}, {"dtype": torch.float64, "device": device}
+        self.tokens, self.parents, self.end_parents = (torch.zeros(B, T, N, **whole) for _ in range(3))
+        self.gains, self.end_gains = (torch.zeros(B, T, N, **real) for _ in range(2))
+        self.totals, self.end_totals = (torch.zeros(B, T, N, **real) for _ in range(2))  # −∞ where nothing ended
+
+    def write(self, ages: Int[Tensor, " B"], **columns: Tensor) -> None:
+        """Writes one column of each of these, at each sentence's age."""
+        B, N = columns["tokens"].shape
+        at = ages.long()[:, None, None].expand(B, 1, N)
+        for name, column in columns.items():
+            kept: Tensor = getattr(self, name)
+            kept.scatter_(1, at, column[:, None].to(kept.dtype))
+
+    def take(self, places: Int[Tensor, " M"], T: int) -> dict[str, Tensor]:
+        """Gives what was written at some places, up to an age."""
+        return {name: kept[places, :T].cpu() for name, kept in vars(self).items()}
+
+
+class Beams:
+    """The hypotheses of all slots: what `beam.search` keeps with NumPy, for sentences of different ages.
+
+    A slot is over when its sentence has `beam` ends, can find no better one, or has no room left; it stays as it is
+    until another sentence begins there.
+    """
+
+    def __init__(self, B: int, N: int, T: int, n_best: int, length_penalty: float, device: torch.device):
+        self.record = Record(B, T, N, device)
+        self.length_penalty = length_penalty
+        self.tokens = torch.full((B, N), BOS, device=device)
+        self.totals = torch.zeros(B, N, dtype=torch.float64, device=device)
+        self.standing = torch.zeros(B, n_best, dtype=torch.float64, device=device)  # the best scores of ends
+        self.finished = torch.zeros(B, dtype=torch.int64, device=device)
+        self.limits = torch.ones(B, dtype=torch.int64, device=device)
+        self.over = torch.ones(B, dtype=torch.bool, device=device)
+
+    def begin(self, places: Int[Tensor, " M"], limits: Int[Tensor, " M"]) -> None:
+        """Lets sentences begin in some slots: with one hypothesis, since all begin alike."""
+        self.tokens[places] = BOS
+        self.totals[places, 0] = 0.0
+        self.totals[places, 1:] = -torch.inf
+        self.standing[places] = -torch.inf
+        self.finished[places] = 0
+        self.limits[places] = limits
+        self.over[places] = False
+
+    def advance(self, said: Choices, ages: Int[Tensor, " B"]) -> tuple[Int[Tensor, "B N"], Int[Tensor, " B"]]:
+        """Goes on with the N best continuations; gives whom each continues, and 1 for each sentence that went on."""
+        B, N = self.totals.shape
+        k = said.gains.shape[1]
+        sums = (self.totals[..., None] + said.gains.view(B, N, k)).flatten(1)
+        best = sums.sort(dim=1, descending=True, stable=True)
+        totals, at = best.values[:, : 2 * N], best.indices[:, : 2 * N]
+        tokens, gains = (x.view(B, N * k).gather(1, at) for x in (said.tokens, said.gains))
+        parents, is_end = at // k, tokens == EOS
+        lengths = ages[:, None] + 1.0
+        end_totals = totals[:, :N].masked_fill(~is_end[:, :N], -torch.inf)
+        ended = end_totals > -torch.inf
+        self._note_ends(end_totals / lengths**self.length_penalty, ended)
+        on = is_end.byte().sort(dim=1, stable=True).indices[:, :N]  # N of the 2N are no ends
+        going = {"tokens": tokens, "gains": gains, "parents": parents, "totals": totals}
+        going = {name: x.gather(1, on) for name, x in going.items()}
+        self.record.write(ages, **going, end_totals=end_totals, end_gains=gains[:, :N], end_parents=parents[:, :N])
+        self.tokens.copy_(going["tokens"])
+        self.totals.copy_(going["totals"])
+        writes = (~self.over).to(ages.dtype)
+        self.over |= self._decided(ages + 1, N)
+        return going["parents"], writes
+
+    def _note_ends(self, scores: Float[Tensor, "B N"], ended: Bool[Tensor, "B N"]) -> None:
+        M = self.standing.shape[1]
+        self.standing.copy_(torch.cat([self.standing, scores], dim=1).sort(dim=1, descending=True).values[:, :M])
+        self.finished += ended.sum(1)
+
+    def _decided(self, lengths: Int[Tensor, " B"], N: int) -> Bool[Tensor, " B"]:
+        """Tells which sentences are over, by the same rule as `Standing.decided`."""
+        reach = self.limits.double() if self.length_penalty > 0 else lengths + 1.0
+        bound = self.totals.amax(1) / reach**self.length_penalty
+        return (self.finished >= N) | (bound <= self.standing[:, -1]) | (self.limits <= lengths)

@@ -1,0 +1,185 @@
+"""Many sentences on a GPU: slots that are filled anew as they become free, and a step that is one captured graph."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.batch import EOS, Ids, Source, make_source, padded_source
+from regard.config import DecodeSettings
+from regard.decode.beam import check
+from regard.decode.beams import Beams
+from regard.decode.hypothesis import Hypothesis
+from regard.decode.limits import max_lengths
+from regard.decode.prefix import make_prefix
+from regard.decode.traceback import best_hypotheses
+from regard.model.slotted import SlottedTransformer
+
+CHUNK = 4  # steps between two looks at what is over
+LEAST_SOURCE, LEAST_TARGET = 32, 64  # tokens for which there is always room
+REFILL = 8  # sentences begin when this share of the slots is free: reading few at a time costs as much as many
+KEPT = 6  # conveyors of different sizes that a model keeps
+
+
+class OneSource:
+    """Reads one source of up to S tokens by a captured graph: someone waits for what comes alone."""
+
+    def __init__(self, model: SlottedTransformer, S: int):
+        device = model.words.device
+        self.ids, self.lengths = torch.full((1, S), EOS, device=device), torch.ones(1, dtype=torch.long, device=device)
+
+        def read() -> Tensor:
+            return model.read(padded_source(self.ids, self.lengths, full=False))
+
+        self.graph, self.across = captured(read)
+
+    def __call__(self, src: Source) -> Float[Tensor, "1 S L 2 D"]:
+        self.ids.zero_()[:, : src.ids.shape[1]] = src.ids
+        self.lengths.copy_(src.lengths)
+        self.graph.replay()
+        return self.across
+
+
+class Conveyor:
+    """Slots with their hypotheses, and the step that moves all of them on."""
+
+    def __init__(self, model: SlottedTransformer, B: int, S: int, T: int, settings: DecodeSettings):
+        N = 1 if settings.method == "greedy" else settings.beam
+        device = model.words.device
+        self.model, self.settings = model, settings
+        self.k = min(N + 1, len(model.vocabulary))
+        self.slots = model.make_slots(B, N, S, T)
+        self.beams = Beams(B, N, T, settings.n_best, settings.length_penalty, device)
+        known = model.codes.at(0, T if model.limit is None else min(T, model.limit))
+        self.codes = torch.cat([known, known.new_zeros(T - len(known), known.shape[1])])  # no sentence gets there
+        self.sentences: dict[int, int] = {}  # which sentence stands in a slot
+        self.left = np.zeros(B, np.int64)  # steps that each may still take
+        self.on_gpu = device.type == "cuda"
+        self.graph = captured(self._step)[0] if self.on_gpu else None
+        self.one: OneSource | None = None
+
+    @property
+    def free(self) -> list[int]:
+        """Lists the slots in which a sentence may begin."""
+        return [place for place in range(len(self.left)) if place not in self.sentences]
+
+    def clear(self) -> None:
+        """Gives up all sentences."""
+        self.beams.over.fill_(True)
+        self.sentences.clear()
+        self.left[:] = 0
+
+    def begin(self, sentences: Sequence[int], ids: Sequence[Ids]) -> None:
+        """Lets sentences begin in free slots."""
+        device = self.model.words.device
+        src = make_source(ids).to(device)
+        limits = max_lengths(self.model, src, self.settings, make_prefix(None, len(ids)))
+        free = self.free[: len(ids)]
+        places = torch.tensor(free, device=device)
+        self.slots.begin(places, self._read(src), src.lengths)
+        self.beams.begin(places, torch.from_numpy(limits).to(device))
+        self.sentences |= dict(zip(free, sentences, strict=True))
+        self.left[free] = limits
+
+    def run(self) -> None:
+        """Takes some steps, no more than the sentence with the most room may take."""
+        n_steps = min(CHUNK, int(self.left.max()))
+        for _ in range(n_steps):
+            if self.graph is None:
+                self._step()
+            else:
+                self.graph.replay()
+        self.left = np.maximum(self.left - n_steps, 0)
+
+    def take(self) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """Gives the sentences that are over, whose slots are free then."""
+        over = self.beams.over.cpu().numpy()
+        places = [place for place in self.sentences if over[place]]
+        if not places:
+            return
+        at = torch.tensor(places, device=self.beams.over.device)
+        lengths = self.slots.ages[at].cpu().numpy()
+        written = self.beams.record.take(at, int(lengths.max()))
+        found = best_hypotheses({name: x.numpy() for name, x in written.items()}, lengths, self.settings)
+        self.left[places] = 0
+        for place, hypotheses in zip(places, found, strict=True):
+            yield self.sentences.pop(place), hypotheses
+
+    def _step(self) -> None:
+        said = self.model.say(self.beams.tokens, self.slots, self.codes, self.k)
+        if said.gains.is_cuda:
+            from regard.kernel.beams import advance  # only on a GPU is Triton installed
+
+            return advance(self.beams, self.slots, said.gains, said.tokens)
+        return self.slots.go_on(*self.beams.advance(said, self.slots.ages))
+
+    def _read(self, src: Source) -> Float[Tensor, "M S L 2 D"]:
+        if not self.on_gpu or len(src.lengths) > 1:
+            return self.model.read(src)
+        self.one = self.one or OneSource(self.model, self.slots.across.shape[1])
+        return self.one(src)
+
+
+Made = TypeVar("Made")
+
+
+def captured(make: Callable[[], Made]) -> tuple[torch.cuda.CUDAGraph, Made]:
+    """Records what is done on the GPU; gives the graph, and what it makes each time.
+
+    It is done twice before, so that libraries choose their ways and kernels are compiled.
+    """
+    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(2):
+            make()
+    torch.cuda.current_stream().wait_stream(stream)
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        made = make()
+    return graph, made
+
+
+@torch.inference_mode()
+def search_all(
+    model: SlottedTransformer, sentences: Sequence[Ids], settings: DecodeSettings
+) -> Iterator[tuple[int, list[Hypothesis]]]:
+    """Searches all sentences, longest first, and gives each with its number as soon as it is over.
+
+    What is found is what `greedy.search` and `beam.search` find, up to rounding.
+    """
+    check(settings)
+    waiting: dict[int, list[int]] = {}  # by the room that the source needs
+    for i in sorted(range(len(sentences)), key=lambda i: -len(sentences[i])):
+        waiting.setdefault(room(len(sentences[i]) + 1, LEAST_SOURCE), []).append(i)
+    for S, line in waiting.items():
+        conveyor = _conveyor(model, S, len(line), settings)
+        B = len(conveyor.left)
+        while line or conveyor.sentences:
+            n_free = B - len(conveyor.sentences)
+            if line and (n_free * REFILL >= B or not conveyor.sentences):
+                some, line = line[:n_free], line[n_free:]
+                conveyor.begin(some, [sentences[i] for i in some])
+            conveyor.run()
+            yield from conveyor.take()
+
+
+def room(n: int, least: int) -> int:
+    """Gives the next power of two, so that few sizes are ever made."""
+    return max(least, 1 << (n - 1).bit_length())
+
+
+def _conveyor(model: SlottedTransformer, S: int, n_sentences: int, settings: DecodeSettings) -> Conveyor:
+    """Gives a conveyor for sources of up to S tokens: one of before, where it has the size."""
+    most = 1 << max(0, (settings.batch_tokens // S).bit_length() - 1)
+    B, T = min(most, room(n_sentences, 1)), room(int(S * settings.max_ratio) + settings.max_extra + 1, LEAST_TARGET)
+    kept: dict[tuple[object, ...], Conveyor] = model.conveyors
+    key = (B, S, T, settings)
+    if key not in kept:
+        while len(kept) >= KEPT:
+            kept.pop(next(iter(kept)))
+        kept[key] = Conveyor(model, B, S, T, settings)
+    kept[key].clear()
+    return kept[key]

@@ -21,7 +21,7 @@ from regard.model.slotted import SlottedTransformer
 CHUNK = 4  # steps between two looks at what is over
 LEAST_SOURCE, LEAST_TARGET = 32, 64  # tokens for which there is always room
 REFILL = 8  # sentences begin when this share of the slots is free: reading few at a time costs as much as many
-KEPT = 6  # conveyors of different sizes that a model keeps
+KEPT = 3  # conveyors of different sizes that a model keeps
 
 
 class OneSource:

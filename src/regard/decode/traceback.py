@@ -60,11 +60,12 @@ def followed_back(
 ) -> tuple[Int[np.ndarray, "H T"], Float[np.ndarray, "H T"]]:
     """Gives the tokens of hypotheses and what each gained, from where each stood at its length."""
     T = int(lengths.max(initial=0))
-    ids, gains = np.zeros((len(rows), T), np.int64), np.zeros((len(rows), T))
-    rows = rows.copy()
+    _, ages, N = written["tokens"].shape
+    ids, gains = np.zeros((T, len(rows)), np.int64), np.zeros((T, len(rows)))
+    tokens, gained, parents = (written[name].reshape(-1) for name in ("tokens", "gains", "parents"))
+    first, rows = sentences * (ages * N), rows.astype(np.int64)
     for age in range(T - 1, -1, -1):
-        on = age < lengths
-        at = (sentences[on], age, rows[on])
-        ids[on, age], gains[on, age] = written["tokens"][at], written["gains"][at]
-        rows[on] = written["parents"][at]
-    return ids, gains
+        at = first + age * N + rows
+        ids[age], gains[age] = tokens.take(at), gained.take(at)
+        rows = np.where(age < lengths, parents.take(at), rows)  # one that is shorter stays where it stood
+    return ids.T, gains.T

@@ -37,7 +37,8 @@ def main() -> None:
         f"```sh\n{COMMAND}\n```\n\n"
     )
     backwards = [(tgt, src) for src, tgt in pairs]
-    chosen.out.write_text(head + table("zh-en", pairs) + "\n" + table("en-zh", backwards), encoding="utf-8")
+    tables = [table("zh-en", pairs), table("en-zh", backwards), table("zh-en-recurrent", pairs)]
+    chosen.out.write_text(head + "\n".join(tables), encoding="utf-8")
 
 
 if __name__ == "__main__":

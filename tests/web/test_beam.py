@@ -45,7 +45,7 @@ def test_hypotheses_are_ranked_as_the_search_ranks_them(visit, xian):
 
 def test_a_hypothesis_shows_what_it_looked_at(visit, api, xian, picture):
     page, second = visit("view=beam"), xian["tree"]["leaves"][1]
-    page.get_by_role("button", name=f"Look at “{second['text']}”").click()
+    page.get_by_role("button", name=f"Look at “{second['text']}”").first.click()
     page.wait_for_function("() => document.querySelectorAll('[data-picture=hypothesis] g.target').length > 2")
     settle(page)
     told = api.get(f"/trace/{xian['id']}", params={"node": second["node"]}).json()
@@ -82,7 +82,7 @@ def test_a_run_that_the_server_forgot_is_made_again(visit, xian):
 
     page.route("**/trace/*?*", forget)
     second = xian["tree"]["leaves"][1]["text"]
-    page.get_by_role("button", name=f"Look at “{second}”").click()
+    page.get_by_role("button", name=f"Look at “{second}”").first.click()
     page.wait_for_function(
         "text => document.querySelector('[data-picture=hypothesis]').textContent.includes(text)", arg=second
     )

@@ -23,6 +23,8 @@ from regard.model.norm import LayerNorm
 from regard.model.seq2seq import Seq2Seq, State
 from regard.model.transformer import Transformer
 
+FEW = 8  # rows up to which our own product is used
+
 
 @dataclass(frozen=True, eq=False)
 class Slots:
@@ -89,18 +91,20 @@ class SlottedLayer(nn.Module):
         return joined(x, self._feed(x), feed)[1], None
 
     def _look_back(self, x: Tensor, slots: Slots, place: int) -> Tensor:
-        qkv = F.linear(x, self.qkv_weight, self.qkv_bias)
-        return self.own_out(look_back(qkv, slots.back[place], slots.ancestors, slots.ages, self.n_heads))
+        qkv = product(x, self.qkv_weight, self.qkv_bias)
+        mixed = look_back(qkv, slots.back[place], slots.ancestors, slots.ages, self.n_heads)
+        return product(mixed, self.own_out.weight, self.own_out.bias)
 
     def _look_across(self, x: Tensor, slots: Slots, place: int) -> Tensor:
         keys, values = slots.across[:, :, place].unbind(2)
-        return self.cross_out(look_across(self.cross_q(x), keys, values, slots.lengths, self.n_heads))
+        q = product(x, self.cross_q.weight, self.cross_q.bias)
+        mixed = look_across(q, keys, values, slots.lengths, self.n_heads)
+        return product(mixed, self.cross_out.weight, self.cross_out.bias)
 
     def _feed(self, x: Tensor) -> Tensor:
-        if x.is_cuda and self.activation is F.relu:  # one product with its bias and ReLU
-            x = torch._addmm_activation(self.inner.bias, x, self.inner.weight.T)  # pyright: ignore
-            return self.outer(x)
-        return self.outer(self.activation(self.inner(x)))
+        rectified = self.activation is F.relu
+        x = product(x, self.inner.weight, self.inner.bias, rectified)
+        return product(x if rectified else self.activation(x), self.outer.weight, self.outer.bias)
 
 
 class SlottedTransformer(Seq2Seq):
@@ -159,13 +163,26 @@ class SlottedTransformer(Seq2Seq):
             x, update = layer(x, update, slots, place)
         if self.last_norm is not None:
             _, x = joined(x, update, self.last_norm)
-        return likeliest_tokens(F.linear(x, self.vocabulary), k, self.least)
+        return likeliest_tokens(product(x, self.vocabulary, None), k, self.least)
 
 
 @torch.no_grad()
 def joint(maps: Sequence[Any]) -> tuple[Tensor, Tensor]:
     """Gives the weights and biases of several maps of one input as those of one."""
     return torch.cat([each.weight for each in maps]), torch.cat([each.bias for each in maps])
+
+
+def product(x: Tensor, weight: Tensor, bias: Tensor | None, rectified: bool = False) -> Tensor:
+    """Gives `x Wᵀ + b`, or its ReLU."""
+    if x.is_cuda and len(x) <= FEW:
+        from regard.kernel.few_rows import few_rows, fits  # only on a GPU is Triton installed
+
+        if fits(x):
+            return few_rows(x, weight, bias, rectified)
+    if x.is_cuda and rectified and bias is not None:
+        return torch._addmm_activation(bias, x, weight.T)  # pyright: ignore[reportPrivateImportUsage]
+    x = F.linear(x, weight, bias)
+    return x.relu_() if rectified else x
 
 
 def joined(x: Tensor, update: Tensor | None, norm: Any) -> tuple[Tensor, Tensor]:

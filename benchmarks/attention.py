@@ -25,14 +25,16 @@ from regard.model.heads import merge_heads, split_heads
 from regard.study.signature import signature
 
 D_MODEL, N_HEADS, N_TOKENS = 512, 8, 4096
+LENGTHS = (128, 512, 2048)
 ADDITIVE = {"cpu": (8, 512, 256), "cuda": (8, 1024, 256)}  # batch, length, hidden
+SMALL, FEW, SHORT = (2, 128, 64), 512, (64, 128, 256)  # the same for a quick try: additive, tokens, lengths
 Step = Callable[[], None]
 
 
-def additive_step(version: str, device: str, dtype: torch.dtype = torch.float32) -> Step:
+def additive_step(version: str, size: tuple[int, int, int], device: str, dtype: torch.dtype = torch.float32) -> Step:
     """Makes one forward and backward pass of additive attention, materialised or in blocks."""
     torch.manual_seed(0)
-    B, n, hidden = ADDITIVE[device]
+    B, n, hidden = size
     attention = Additive(n_heads=1, d_query=hidden, d_key=hidden, hidden=hidden).to(device, dtype)
     q, k, v = (torch.randn(B, 1, n, hidden, device=device, dtype=dtype, requires_grad=True) for _ in range(3))
     if version == "blocks":
@@ -40,12 +42,14 @@ def additive_step(version: str, device: str, dtype: torch.dtype = torch.float32)
     return lambda: (attention.weights(q, k) @ v).sum().backward()
 
 
-def bench_additive(console: Console, device: str, seconds: float) -> dict[str, dict[str, float]]:
+def bench_additive(
+    console: Console, size: tuple[int, int, int], device: str, seconds: float
+) -> dict[str, dict[str, float]]:
     """Sets additive attention in blocks beside the materialised one."""
-    steps = {version: additive_step(version, device) for version in ("materialised", "blocks")}
+    steps = {version: additive_step(version, size, device) for version in ("materialised", "blocks")}
     times = interleave(steps, device, seconds)
-    memory = {version: extra_memory(partial(additive_step, version), device) for version in times}
-    B, n, hidden = ADDITIVE[device]
+    memory = {version: extra_memory(partial(additive_step, version, size), device) for version in times}
+    B, n, hidden = size
     table = Table(title=f"Additive attention, batch {B}, {n} × {n}, hidden {hidden}, float32, forward + backward")
     for column in ("version", "ms (middle half)", "× faster", "extra MiB", "share of memory"):
         table.add_column(column, justify="right")
@@ -55,7 +59,7 @@ def bench_additive(console: Console, device: str, seconds: float) -> dict[str, d
         row = (_ms(timing), f"{plain / timing.median:.2f}", f"{memory[version] / 2**20:,.0f}", f"1/{1 / share:.0f}")
         table.add_row(version, *row)
     console.print(table)
-    return {version: {"ms": t.median * 1e3, "extra_mib": memory[version] / 2**20} for version, t in times.items()}
+    return {version: {**_kept(t), "extra_mib": memory[version] / 2**20} for version, t in times.items()}
 
 
 def ours(device: str, dtype: torch.dtype) -> MultiHeadAttention:
@@ -69,10 +73,9 @@ def materialised(layer: MultiHeadAttention, x: Tensor, mask: Mask) -> Tensor:
     return layer.w_o(merge_heads(layer.attention.weights(q, k, mask) @ v))
 
 
-def layer_steps(kind: str, length: int, device: str, dtype: torch.dtype) -> dict[str, Step]:
+def layer_steps(kind: str, B: int, length: int, device: str, dtype: torch.dtype) -> dict[str, Step]:
     """Makes one forward and backward pass of a self-attention layer in each version, on the same tokens."""
     torch.manual_seed(0)
-    B = N_TOKENS // length
     x = torch.randn(B, length, D_MODEL, device=device, dtype=dtype, requires_grad=True)
     places = torch.arange(length, device=device)[None]
     lengths = torch.randint(length // 2, length + 1, (B,), device=device)
@@ -104,33 +107,29 @@ def x_transformers(kind: str, device: str, dtype: torch.dtype) -> Callable[..., 
     return layer
 
 
-def bench_layers(console: Console, device: str, dtype: torch.dtype, seconds: float) -> list[dict[str, float | str]]:
-    """Sets our layer beside the peers', causal and padded, at three lengths."""
+def bench_layers(
+    console: Console, n_tokens: int, lengths: tuple[int, ...], device: str, dtype: torch.dtype, seconds: float
+) -> list[dict[str, float | str]]:
+    """Sets our layer beside the peers', causal and padded, at several lengths and one number of tokens."""
     product, product_flops = large_product(device, dtype)
     rows = []
-    for kind in ("causal", "padded"):
-        for length in (128, 512, 2048):
-            times = interleave({"limit": product, **layer_steps(kind, length, device, dtype)}, device, seconds)
-            flops = 3 * N_TOKENS * (8 * D_MODEL**2 + (2 if kind == "causal" else 4) * length * D_MODEL)
-            rate = product_flops / times.pop("limit").median
-            console.print(_layer_table(kind, length, times, flops, rate))
-            rows += [
-                {
-                    "kind": kind,
-                    "length": length,
-                    "version": name,
-                    "ms": t.median * 1e3,
-                    "of_limit": flops / rate / t.median,
-                }
-                for name, t in times.items()
-            ]
+    for kind, length in ((kind, length) for kind in ("causal", "padded") for length in lengths):
+        B = n_tokens // length
+        times = interleave({"limit": product, **layer_steps(kind, B, length, device, dtype)}, device, seconds)
+        flops = 3 * n_tokens * (8 * D_MODEL**2 + (2 if kind == "causal" else 4) * length * D_MODEL)
+        rate = product_flops / times.pop("limit").median
+        console.print(_layer_table(f"{kind}, {B} × {length} tokens", times, flops, rate))
+        about = {"kind": kind, "length": length, "batch": B}
+        rows += [
+            {**about, "version": name, **_kept(t), "of_limit": flops / rate / t.median} for name, t in times.items()
+        ]
     return rows
 
 
-def _layer_table(kind: str, length: int, times: dict[str, Timing], flops: float, rate: float) -> Table:
+def _layer_table(what: str, times: dict[str, Timing], flops: float, rate: float) -> Table:
     limit = flops / rate
     table = Table(
-        title=f"Self-attention, {kind}, {N_TOKENS // length} × {length} tokens, width {D_MODEL}, {N_HEADS} heads, "
+        title=f"Self-attention, {what}, width {D_MODEL}, {N_HEADS} heads, "
         f"forward + backward; limit {limit * 1e3:.2f} ms at {rate / 1e9:,.0f} GFLOP/s"
     )
     for column in ("version", "ms (middle half)", "share of the limit", "regard is × faster"):
@@ -145,6 +144,10 @@ def _backward(call: Callable[[], Tensor]) -> None:
     call().sum().backward()
 
 
+def _kept(timing: Timing) -> dict[str, float]:
+    return {"ms": timing.median * 1e3, "low_ms": timing.low * 1e3, "high_ms": timing.high * 1e3}
+
+
 def _ms(timing: Timing) -> str:
     return f"{timing.median * 1e3:.2f} ({timing.low * 1e3:.2f} … {timing.high * 1e3:.2f})"
 
@@ -154,12 +157,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--seconds", type=float, default=10.0, help="for each table")
+    parser.add_argument("--quick", action="store_true", help="small and short, for no figures")
     parser.add_argument("--results", type=Path, default=None, help="folder for the JSON line")
     given = parser.parse_args()
+    size = SMALL if given.quick else ADDITIVE[given.device]
+    n_tokens, lengths = (FEW, SHORT) if given.quick else (N_TOKENS, LENGTHS)
+    seconds = 0.3 if given.quick else given.seconds
     console = Console(width=120)
     dtype = torch.bfloat16 if given.device == "cuda" else torch.float32
-    additive = bench_additive(console, given.device, given.seconds)
-    layers = bench_layers(console, given.device, dtype, given.seconds)
+    additive = bench_additive(console, size, given.device, seconds)
+    layers = bench_layers(console, n_tokens, lengths, given.device, dtype, seconds)
     sign = signature(given.device, dtype=str(dtype), seed=0, d_model=D_MODEL, n_heads=N_HEADS)
     keep(f"attention-{given.device}", {"signature": sign, "additive": additive, "layers": layers}, given.results)
 

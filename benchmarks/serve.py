@@ -184,7 +184,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of the requests")
     parser.add_argument("--clients", type=int, default=64)
-    parser.add_argument("--out", type=Path, help="folder for the record")
+    parser.add_argument("--results", type=Path, default=None, help="folder for the JSON line")
     chosen = parser.parse_args()
     n, many, rounds = (128, 1000, 1) if chosen.quick else (1024, 10_000, 3)
     compared = [compare(n, chosen.clients, beam, rounds) for beam in (1, 5)]
@@ -194,7 +194,7 @@ def main() -> None:
     keep(
         "serve-cpu",
         {**record, "signature": signature("cpu", model=MODEL, clients=chosen.clients, workers=ServeSettings().workers)},
-        chosen.out,
+        chosen.results,
     )
 
 

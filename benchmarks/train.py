@@ -12,7 +12,7 @@ Marian compiled, which spares the embeddings. Batches are made beforehand; ours 
 
 In the manner of a GPU batches have the trainer's fixed shapes, the products are in bfloat16, and others take part
 compiled too. Compiling takes long for each shape, so all rows learn from batches of the commonest shapes alone; what
-ours does over a whole epoch, with all of its shapes, stands in the title. The time to the first step includes whatever
+ours does over a whole epoch, with all of its shapes, stands beside them. The time to the first step includes whatever
 is compiled for it, which a later table does not need to compile again.
 """
 

@@ -90,15 +90,16 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--seconds", type=float, default=15.0, help="for each shape")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=None)
+    parser.add_argument("--shapes", nargs="+", choices=list(SHAPES), default=list(SHAPES))
+    parser.add_argument("--results", type=Path, default=None, help="folder for the JSON line")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     record: dict[str, Any] = {"signature": signature(args.device, seed=0, dtype="float32")}
-    for shape in SHAPES:
+    for shape in args.shapes:
         times, about = measure(shape, args.device, args.seconds)
         Console().print(table(shape, times, about["tokens"]))
         record[shape] = {**about, "seconds": {name: vars(timing) for name, timing in times.items()}}
-    keep(f"write-{args.device}", record, args.out)
+    keep(f"write-{args.device}", record, args.results)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from regard.cli import align  # isort: skip
 from regard.cli import serve  # isort: skip
 from regard.cli import models  # isort: skip
 from regard.cli import studies  # isort: skip
+from regard.cli import bench  # isort: skip
 from regard.cli import qa  # isort: skip
 from regard.cli import study_images  # isort: skip
 from regard.cli import study_video  # isort: skip
@@ -26,6 +27,7 @@ from regard.cli.app import app, main
 __all__ = [
     "align",
     "app",
+    "bench",
     "generate",
     "heads",
     "main",

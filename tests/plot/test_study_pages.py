@@ -205,6 +205,17 @@ def test_pages_have_question_picture_command_numbers_signature_and_findings(comp
         assert text.count("\n| ") == len(re.findall(r"^\| ", text, flags=re.MULTILINE))
 
 
+def test_remarks_by_hand_stay_on_a_page_that_is_written_again(ablation, tmp_path):
+    made, found = ablation
+    path, page = tmp_path / "ablation.md", ablation_page(found, made, "regard study ablate", "About.")
+    write_page(page, draw_ablation(found), path)
+    first = path.read_text(encoding="utf-8")
+    path.write_text(first.replace("About.", "Old.") + "\n## Remarks\n\nBy hand.\n", encoding="utf-8")
+    for _ in range(2):
+        write_page(page, draw_ablation(found), path)
+        assert path.read_text(encoding="utf-8") == first + "\n## Remarks\n\nBy hand.\n"
+
+
 def test_a_page_that_cannot_be_written_is_refused_before_anything_is_computed(tmp_path):
     check_page(None)
     with pytest.raises(ValueError, match=r"must end in \.md, got 'page.txt'"):

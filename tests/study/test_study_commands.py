@@ -104,4 +104,4 @@ def test_a_command_is_shown_as_anybody_can_type_it():
         "--out=/a/x.png",
         "-o",
     ]
-    assert command_line([*argv, "y.png", "--quick"]) == "regard study heads zh-en --data c/pairs.tsv --quick"
+    assert command_line([*argv, "y.png", "--json", "--quick"]) == "regard study heads zh-en --data c/pairs.tsv --quick"

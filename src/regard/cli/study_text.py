@@ -94,10 +94,10 @@ def short_name(word: str) -> str:
 
 
 def command_line(argv: list[str]) -> str:
-    """Gives the command as anybody can type it: without where things go, files by folder and name alone."""
+    """Gives the command as anybody can type it: without where things go and how, files by folder and name alone."""
     words, skipped = ["regard"], False
     for word in argv[1:]:
-        if not skipped and word.partition("=")[0] not in HIDDEN:
+        if not skipped and word.partition("=")[0] not in {*HIDDEN, "--json"}:
             words.append(short_name(word))
         skipped = word in HIDDEN
     return shlex.join(words)

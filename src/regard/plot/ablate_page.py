@@ -46,8 +46,8 @@ def ablation_page(found: Ablation, plan: Plan, command: str, about: str) -> Page
             f"same batches for the same seed; {beside} runs side by side, each in a process of its own. Text and "
             "pieces are prepared once, for all.",
             "BLEU is of the model that was best on the validation text. Speeds are of runs that shared the machine "
-            "with others that came and went, and compare with nothing. * marks differences beyond chance by Welch's t-test "
-            "at 5 %, each judged by itself.",
+            "with others that came and went, and compare with nothing. * marks differences beyond chance by Welch's "
+            "t-test at 5 %, each judged by itself.",
         ],
         tables=[ablate_table(found)],
         picture="Variants sorted by BLEU with their seeds, and curves of validation loss",

@@ -26,10 +26,15 @@ class Story:
 
 def write_page(path: Path, story: Story, command: str, signature: dict[str, Any]) -> None:
     """Writes the page; its picture lies in `images` beside it, under the page's name."""
-    before = path.read_text(encoding="utf-8") if path.exists() else ""
-    remarks = before[before.index(REMARKS) :] if REMARKS in before else ""
+    text = page(story, command, signature, f"images/{path.stem}.png") + kept_remarks(path)
     with whole_file(path) as draft:
-        draft.write_text(page(story, command, signature, f"images/{path.stem}.png") + remarks, encoding="utf-8")
+        draft.write_text(text, encoding="utf-8")
+
+
+def kept_remarks(path: Path) -> str:
+    """Gives what was written by hand on a page that is there, or nothing."""
+    before = path.read_text(encoding="utf-8") if path.exists() else ""
+    return before[before.index(REMARKS) :] if REMARKS in before else ""
 
 
 def page(story: Story, command: str, signature: dict[str, Any], picture: str) -> str:

@@ -40,15 +40,18 @@ def check_page(path: Path | None) -> None:
 
 
 def write_page(page: Page, figure: "Figure", path: Path) -> None:
-    """Writes the page, whole or not at all, once its picture is there."""
+    """Writes the page, whole or not at all, once its picture is there; remarks by hand at its end stay."""
     from regard.plot.figure import save_figure
+    from regard.plot.model_page import kept_remarks
     from regard.text.whole import whole_file  # whose room is slow to enter, and commands load this file for their help
 
     picture = path.parent / "images" / f"{path.stem}.png"
     picture.parent.mkdir(exist_ok=True)
     save_figure(figure, picture)
+    remarks = kept_remarks(path)
+    text = page_text(page, f"images/{picture.name}") + (f"\n{remarks}" if remarks else "")
     with whole_file(path) as draft:
-        draft.write_text(page_text(page, f"images/{picture.name}"), encoding="utf-8")
+        draft.write_text(text, encoding="utf-8")
 
 
 def page_text(page: Page, picture: str) -> str:

@@ -6,8 +6,8 @@ written out in full needs memory as n², what is fused as n.
 
 One call is forward and backward of attention alone, by the layer's own way but without its projections: heads side by
 side, gradients for queries, keys, values and all that learns. Sizes double; each path stops where the next size would
-take more than the given seconds or memory, and says so. On a CPU one thread works, all paths take turns, and seconds
-are those in which the core worked for this process; on a GPU calls are queued between two events. Memory is the highest
+take more than the given seconds or memory, and says so. On a CPU one thread works, and seconds are those in which the
+core worked for this process, for the limit too; on a GPU calls are queued between two events. Memory is the highest
 point of one call beyond what was there before it. Beside each median the fastest and the slowest repeat are kept.
 Exponents are fitted to the last three sizes; on a CPU tensors of more than 32 MiB are asked from the system anew at
 each call, which makes what is written out in full grow faster than its products do.
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measure import interleave, keep, large_product
+from measure import keep, large_product
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
@@ -172,12 +172,14 @@ def _events(step: Step, n: int) -> float:
     return start.elapsed_time(end) / 1e3
 
 
-def timed(steps: dict[str, Step], firsts: dict[str, float], device: torch.device, seconds: float) -> dict[str, Timing]:
-    """Times all paths at one size; `firsts` are the seconds of their first calls."""
+def timed(step: Step, first: float, device: torch.device, seconds: float) -> Timing:
+    """Times one path at one size, of which the first call took so long.
+
+    Its repeats follow each other: one that comes after a path that gave much memory back would pay for taking it again.
+    """
     if device.type == "cuda":
-        return {path: queued(step, seconds) for path, step in steps.items()}
-    rounds = int(max(3, min(30, len(firsts) * seconds / sum(firsts.values())))) if firsts else 1
-    return take_turns(steps, device, rounds)
+        return queued(step, seconds)
+    return take_turns({"": step}, device, int(max(3, min(30, seconds / first))))[""]
 
 
 def first_calls(tasks: list[Task], curves: dict[str, Curve], device: torch.device) -> tuple[dict, dict[str, float]]:
@@ -222,8 +224,8 @@ def sweep(axis: str, every: list[int], device: str, seconds: float, until: float
             going = [path for path, curve in curves.items() if goes_on(curve, size, sizes)]
             lengths, batches = (size, sizes.batch) if axis == "length" else (sizes.length, size)
             steps, firsts = first_calls([Task(path, batches, lengths, device) for path in going], curves, place)
-            for path, timing in timed(steps, firsts, place, seconds).items():
-                curves[path].add(size, timing)
+            for path, step in steps.items():
+                curves[path].add(size, timed(step, firsts[path], place, seconds))
                 done.append(Task(path, batches, lengths, device))
             print(f"{axis} {size}: {len(steps)} paths", flush=True)
         found = (peak_bytes(make_step, done, place) if done else None) or [None] * len(done)
@@ -288,7 +290,8 @@ def main() -> None:
     torch.set_num_threads(1)
     sizes, console = SIZES[given.device], Console(width=180)
     product, flops = large_product(given.device, sizes.dtype)
-    rate = flops / interleave({"product": product}, given.device, 0.5)["product"].median
+    place = torch.device(given.device)
+    rate = flops / timed(product, clock(product, place), place, 0.5).median
     seconds = SECONDS[given.device] if given.seconds is None else given.seconds
     run = partial(sweep, device=given.device, seconds=seconds, until=until)
     by_batch = run("batch", given.batches)

@@ -8,14 +8,18 @@ from rich.table import Table
 from regard.plot.bench_section import Bar, Bars, Real, Record, Section, count
 from regard.plot.bench_table import LEAST, MOST, Contest, Number, Row, contests, make_table, number, spread, with_share
 
+WIDEST = 5  # panels beside each other
+
 
 def decode_section(record: Record) -> Section:
     """Shows one table for each shape and number of threads, with a column for each batch and beam."""
     tables: list[Table] = []
     found: list[Contest] = []
+    columns = 1
     every = record.get("tables", [])
     for about, group in groupby(every, key=lambda cell: (cell.get("shape"), cell.get("threads"))):
         cells = list(group)
+        columns = max(columns, min(WIDEST, len(cells)))
         names = list(dict.fromkeys(row["system"] for cell in cells for row in cell["rows"]))
         rows = [Row(name, [_cell(cell, name) for cell in cells], precision(name)) for name in names]
         limits = [Number(_speed(cell, cell.get("limit_s")).text) for cell in cells]
@@ -34,7 +38,7 @@ def decode_section(record: Record) -> Section:
     picture = "Time of each system for the same tokens, shorter is better; the dashed line is the machine's limit"
     panels = [panel(cell) for cell in every]
     notes = [*record.get("notes", []), *agreement(every), *beyond(every)]
-    return Section(tables, panels, 4, picture, notes, found)
+    return Section(tables, panels, columns, picture, notes, found)
 
 
 def precision(name: str) -> str:

@@ -31,9 +31,9 @@ SECTIONS: dict[str, tuple[str, Callable[[Record], Section]]] = {
 }
 DEVICES = {"cuda": "a GPU", "cpu": "a CPU"}
 HOW = (
-    "Every number here is read from the files in `benchmarks/results/`, which the suites of `regard bench` write. Each "
-    "suite runs all systems in one process, in turn, round after round; shown are medians, in brackets the middle half "
-    "of the repeats, and after a dot the share of the machine's limit, which is measured in the same run. In bold "
+    "Every number here is read from the files in `benchmarks/results/`, which the suites of `regard bench` write. What "
+    "is compared ran in the same run of a suite, in turn, round after round; shown are medians, in brackets the middle "
+    "half of the repeats, and after a dot the share of the machine's limit, which is measured in the same run. In bold "
     "stands the best of each column, whoever's it is; systems of different precision are judged apart."
 )
 

@@ -1,4 +1,4 @@
-"""Additive attention of many queries: `w · tanh(q + k)` like a matrix product, with a tanh in place of its product."""
+"""Additive attention of many queries: scores of some of them at a time, and the softmax that mixes values by them."""
 
 from typing import Any
 
@@ -8,11 +8,12 @@ import triton.language as tl
 from torch import Tensor
 
 from regard.kernel.additive_backward import gradients
-from regard.kernel.additive_pairs import AT_ONCE, by_feature, pair_scores
+from regard.kernel.additive_pairs import by_feature, chunks, score
 from regard.kernel.keep import kept
 from regard.kernel.sight import cut, interval, sight
-from regard.kernel.tune import about, tuned
 from regard.mask import Mask
+
+SHAPE = {"ROWS": 64, "COLS": 64, "num_warps": 8, "num_stages": 2}
 
 
 def additive_attention(
@@ -20,7 +21,7 @@ def additive_attention(
 ) -> Tensor:
     """Gives `softmax(w · tanh(f_q + f_k)) v` with one tanh for each pair and feature; Θ(Q + K) memory.
 
-    Features and values are (B, H, length, width), w is (H, F). A query that sees no key gives zeros. `hardware` takes
+    To that come the scores of some queries, a few million numbers however long the inputs are. Features and values are (B, H, length, width), w is (H, F). A query that sees no key gives zeros. `hardware` takes
     the GPU's approximate tanh. Autocast's type is used where that is on; sums are in float32.
     """
     return AdditiveAttention.apply(f_q, f_k, w, v, mask, dropout, hardware)  # pyright: ignore[reportReturnType]
@@ -72,57 +73,49 @@ def look(
     hardware: bool,
 ) -> None:
     """Writes what queries (N, Q, F) see among keys (N, K, F), and the logarithm of their softmax's denominator."""
-    (N, Q, _), (K, E) = q.shape, v.shape[1:]
-    given, rules = sight(mask, q.device)
-    f_q, f_k, w = by_feature(q, k, w)
-
-    def grid(chosen: dict[str, int]) -> tuple[int, int]:
-        return triton.cdiv(Q, chosen["ROWS"]), N
-
-    _look[grid](
-        *(f_q, f_k, w, v, out, log_sum, seed, *given, len(w), Q, K, w.shape[1], E, dropout, about(Q, K)),
-        **rules,
-        DROPS=dropout > 0.0,
-        HARDWARE=hardware,
-        WIDE=max(16, triton.next_power_of_2(E)),
-        AT_ONCE=AT_ONCE,
-        EXACT="ieee" if q.dtype == torch.float32 else "tf32",
-    )
+    (N, Q, _), (K, E), H = q.shape, v.shape[1:], len(w)
+    given, flags = rules = sight(mask, q.device)
+    features = by_feature(q, k, w)
+    for n, here in chunks(N, Q, K):
+        scores = score(features, n, here, K, rules, hardware)
+        _mix[triton.cdiv(here[2], SHAPE["ROWS"]), n](
+            *(scores, v, out, log_sum, seed, *given, *here, H, Q, K, E, *scores.shape[1:], dropout),
+            **flags,
+            DROPS=dropout > 0.0,
+            WIDE=max(16, triton.next_power_of_2(E)),
+            EXACT="ieee" if q.dtype == torch.float32 else "tf32",
+            **SHAPE,
+        )
 
 
-# Sixteen warps of 128 registers fill a multiprocessor, and 16 or 32 queries make enough programs for 132 of those.
-@tuned(
-    ("ROWS", "COLS"),
-    [(16, 64, 4, 2, 128), (32, 64, 8, 2, 128), (16, 128, 4, 2, None)],
-    key=("about", "F", "E"),
-)
 @triton.jit
-def _look(
-    q_at, k_at, w_at, v_at, out_at, log_sum_at, seed_at,
+def _mix(
+    scores_at, v_at, out_at, log_sum_at, seed_at,
     lengths_at, lengths_b, lengths_q, ends_at, allowed_at, allowed_b, allowed_h, allowed_q, allowed_k, offset, window,
-    H, Q, K, F, E, dropout, about,
+    n_first, start, size, H, Q, K, E, keys, step, dropout,
     PADDED: tl.constexpr, ENDED: tl.constexpr, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, CUT: tl.constexpr,
-    DROPS: tl.constexpr, HARDWARE: tl.constexpr, WIDE: tl.constexpr, AT_ONCE: tl.constexpr, EXACT: tl.constexpr,
-    ROWS: tl.constexpr, COLS: tl.constexpr,
+    DROPS: tl.constexpr, WIDE: tl.constexpr, EXACT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
-    n = tl.program_id(1).to(tl.int64)
-    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    own = tl.program_id(1).to(tl.int64)
+    n = own + n_first
+    places = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    rows, end = start + places, start + size
     low, high = interval(
-        rows, n // H, Q, K, lengths_at, lengths_b, lengths_q, ends_at, offset, window, PADDED, ENDED, CAUSAL, WINDOWED
+        rows, n // H, end, K, lengths_at, lengths_b, lengths_q, ends_at, offset, window, PADDED, ENDED, CAUSAL, WINDOWED
     )  # fmt: skip
     wide = tl.arange(0, WIDE)
+    scores_at += own * keys * step
+    v_at += n * K * E
     highest = tl.full([ROWS], -1e30, tl.float32)
     total = tl.zeros([ROWS], tl.float32)
     mixed = tl.zeros([ROWS, WIDE], tl.float32)
     for first in range(tl.min(low, 0) // COLS * COLS, tl.max(high, 0), COLS):
         cols = first + tl.arange(0, COLS)
-        scores = pair_scores(
-            q_at + n * F * Q, k_at + n * F * K, w_at + n % H * F, rows, cols, Q, K, Q, K, F, HARDWARE, AT_ONCE
-        )  # fmt: skip
+        scores = tl.load(scores_at + cols[None, :] * step + places[:, None])
         allowed = (cols[None, :] >= low[:, None]) & (cols[None, :] < high[:, None])
         if CUT:
             allowed &= cut(
-                rows[:, None], cols[None, :], n // H, n % H, Q, K,
+                rows[:, None], cols[None, :], n // H, n % H, end, K,
                 allowed_at, allowed_b, allowed_h, allowed_q, allowed_k,
             )  # fmt: skip
         scores = tl.where(allowed, scores, -1e30)
@@ -132,14 +125,14 @@ def _look(
         total = total * shrink + tl.sum(p, 1)
         if DROPS:
             p = tl.where(kept(seed_at, n, rows[:, None] * K + cols[None, :], dropout), p / (1 - dropout), 0.0)
-        place = v_at + n * K * E + cols.to(tl.int64)[:, None] * E + wide[None, :]
+        place = v_at + cols.to(tl.int64)[:, None] * E + wide[None, :]
         v = tl.load(place, (cols < K)[:, None] & (wide < E)[None, :], 0.0)
         mixed = mixed * shrink[:, None] + tl.dot(p.to(v.dtype), v, input_precision=EXACT)
         highest = higher
     nobody = total == 0.0
     total = tl.where(nobody, 1.0, total)
     # Of a query that sees no key the number is +∞, so that all its weights are zeros later on.
-    tl.store(log_sum_at + n * Q + rows, tl.where(nobody, float("inf"), highest + tl.log(total)), rows < Q)
+    tl.store(log_sum_at + n * Q + rows, tl.where(nobody, float("inf"), highest + tl.log(total)), rows < end)
     place = out_at + n * Q * E + rows.to(tl.int64)[:, None] * E + wide[None, :]
     out = (mixed / total[:, None]).to(out_at.dtype.element_ty)
-    tl.store(place, out, (rows < Q)[:, None] & (wide < E)[None, :])
+    tl.store(place, out, (rows < end)[:, None] & (wide < E)[None, :])

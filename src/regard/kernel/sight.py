@@ -29,7 +29,7 @@ def sight(mask: Mask, device: torch.device) -> tuple[tuple[Any, ...], dict[str, 
 
 
 def _tensors(mask: Mask) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    allowed = None if mask.allowed is None else mask.allowed.to(torch.uint8)
+    allowed = None if mask.allowed is None else mask.allowed.view(torch.uint8)
     return mask.key_lengths, mask.query_lengths, allowed
 
 

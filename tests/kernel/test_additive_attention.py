@@ -134,3 +134,16 @@ class TestOnGPU:
         part(q, k, v, causal()).sum().backward()
         assert torch.cuda.max_memory_allocated() - before < 100 * 2**20
         assert all(x.grad.isfinite().all() for x in (q, k, v))
+
+    def test_long_inputs_give_what_the_formula_gives(self):
+        given = [x.bfloat16().double() for x in inputs(1, 1, 4096, 4096, 32, 16)]
+        leaves = [x.to("cuda", torch.bfloat16).requires_grad_() for x in given]
+        out = kernel(causal(), "cuda", True)(leaves)
+        some = [0, 1, 127, 128, 2049, 4095]
+        for row in some:
+            f_q, f_k, w, v = given
+            seen = [f_q[:, :, row : row + 1], f_k[:, :, : row + 1], w, v[:, :, : row + 1]]
+            want = definition(Mask())(seen)
+            torch.testing.assert_close(out[:, :, row : row + 1].double().cpu(), want, rtol=0, atol=4e-2)
+        (d_q,) = torch.autograd.grad(out[:, :, some[-1]].sum(), leaves[:1])
+        assert int((d_q[0, 0].abs().amax(dim=-1) > 0).nonzero().amin()) == some[-1]

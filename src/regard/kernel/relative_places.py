@@ -1,4 +1,4 @@
-"""What kernels ask about places: offsets in a tile, entries of a table, rows of a matrix."""
+"""What kernels ask about places: which tiles lie wholly on one side, entries of a table, rows of a matrix."""
 
 import torch
 import triton
@@ -6,7 +6,7 @@ import triton.language as tl
 from torch import Tensor
 
 LOG2E = tl.constexpr(1.4426950408889634)  # powers are of two inside the kernels
-BLOCK = 64  # places that are summed up together; tiles hold one or two such blocks
+NOWHERE = tl.constexpr(-1073741824)
 
 
 def strides(*tensors: Tensor) -> list[int]:
@@ -14,68 +14,81 @@ def strides(*tensors: Tensor) -> list[int]:
     return [stride for x in tensors for stride in x.stride()[:3]]
 
 
-def survey(positions: Tensor) -> tuple[Tensor, Tensor]:
-    """Gives the places, going on as in a row until a last block is full, and what is known about each block of them.
+def survey(q_positions: Tensor, k_positions: Tensor) -> Tensor:
+    """Gives the places of first queries and first keys, (2, B), or −2³⁰ where they do not stand in a row."""
+    B = max(len(q_positions), len(k_positions))
+    firsts = torch.empty(2, B, dtype=torch.int32, device=q_positions.device)
+    q_b, k_b = (0 if len(x) == 1 else x.stride(0) for x in (q_positions, k_positions))
+    sizes = (q_b, k_b, q_positions.stride(1), k_positions.stride(1), q_positions.shape[1], k_positions.shape[1])
+    _survey[B, 2](q_positions, k_positions, firsts, *sizes, BLOCK=1024, num_warps=4)
+    return firsts
 
-    That is the lowest, the highest, and the first if they stand in a row, else −2³⁰.
+
+@triton.jit
+def _survey(q_at, k_at, firsts_at, q_b, k_b, q_t, k_t, Q, K, BLOCK: tl.constexpr):
+    batch, queries = tl.program_id(0), tl.program_id(1) == 0
+    T = tl.where(queries, Q, K)
+    step = tl.where(queries, q_t, k_t)
+    at = q_at + batch * q_b
+    if not queries:
+        at = k_at + batch * k_b
+    first = tl.load(at).to(tl.int32)
+    off = tl.zeros([BLOCK], tl.int32)
+    for begin in range(0, T, BLOCK):
+        i = begin + tl.arange(0, BLOCK)
+        places = tl.load(at + i * step, i < T, 0).to(tl.int32)
+        off = tl.maximum(off, tl.where(i < T, tl.abs(places - first - i), 0))
+    found = tl.where((tl.max(off, 0) == 0) & (first >= 0), first, NOWHERE)
+    tl.store(firsts_at + tl.program_id(1) * tl.num_programs(0) + batch, found)
+
+
+@triton.jit
+def ahead(firsts_at, firsts_b, batch, row, col):
+    """Gives how far query `row` stands ahead of key `col`, and whether all queries, and all keys, stand in a row."""
+    at = firsts_at + tl.where(firsts_b == 1, 0, batch)
+    q_first, k_first = tl.load(at), tl.load(at + firsts_b)
+    in_row = (q_first >= 0) & (k_first >= 0)
+    return tl.where(in_row, q_first + row - k_first - col, 0), in_row
+
+
+@triton.jit
+def sides(low, end, sure_low, sure_end, near_low, near_end, STEP: tl.constexpr):
+    """Splits the tiles of `low … end` into those that need no look at single pairs, and all others.
+
+    Tiles within `sure_low … sure_end` have no forbidden pair; those before `near_low` and from `near_end` on lie
+    wholly on one side, beyond a table's reach. Gives the beginning of all, both ends of the tiles before and of those
+    behind, and the number of the others: first come those before the ones before, then the near ones, then the rest.
     """
-    B, T = positions.shape
-    n = 2 * triton.cdiv(T, 2 * BLOCK)
-    places = torch.empty(B, n * BLOCK, dtype=torch.int32, device=positions.device)
-    found = torch.empty(B, n, 3, dtype=torch.int32, device=positions.device)
-    _survey[(n, B)](positions.contiguous(), places, found, T, n, BLOCK=BLOCK, num_warps=1)
-    return places, found
+    low = low // STEP * STEP
+    end = tl.maximum(tl.cdiv(end, STEP) * STEP, low)
+    left = tl.minimum(tl.maximum(tl.cdiv(sure_low, STEP) * STEP, low), end)
+    left_end = tl.minimum(tl.maximum(tl.minimum(sure_end, near_low) // STEP * STEP, left), end)
+    right = tl.minimum(tl.maximum(tl.cdiv(tl.maximum(sure_low, near_end), STEP) * STEP, left_end), end)
+    right_end = tl.minimum(tl.maximum(sure_end // STEP * STEP, right), end)
+    others = (end - low - (left_end - left) - (right_end - right)) // STEP
+    return low, left, left_end, right, right_end, others
 
 
 @triton.jit
-def _survey(positions_at, places_at, found_at, T, n, BLOCK: tl.constexpr):
-    block, batch = tl.program_id(0), tl.program_id(1)
-    at = block * BLOCK + tl.arange(0, BLOCK)
-    places = tl.load(positions_at + batch * T + tl.minimum(at, T - 1)).to(tl.int32) + tl.maximum(at - (T - 1), 0)
-    tl.store(places_at + batch * n * BLOCK + at, places)
-    first = tl.sum(tl.where(tl.arange(0, BLOCK) == 0, places, 0), 0)
-    off = tl.max(tl.abs(places - first - tl.arange(0, BLOCK)), 0)
-    found_at += (batch * n + block) * 3
-    tl.store(found_at, tl.min(places, 0))
-    tl.store(found_at + 1, tl.max(places, 0))
-    tl.store(found_at + 2, tl.where(off == 0, first, -1073741824))
+def other(i, low, left, left_end, right, right_end, STEP: tl.constexpr):
+    """Gives where the i-th of the other tiles begins."""
+    at = low + i * STEP
+    at = tl.where(at >= left, at + left_end - left, at)
+    return tl.where(at >= right, at + right_end - right, at)
 
 
 @triton.jit
-def span(found_at, first, BLOCK: tl.constexpr, SIZE: tl.constexpr):
-    """Gives the lowest and the highest place of a tile's side, and the first if they stand in a row, else below 0."""
-    at = found_at + first // BLOCK * 3
-    low, high, start = tl.load(at), tl.load(at + 1), tl.load(at + 2)
-    if SIZE > BLOCK:
-        low, high = tl.minimum(low, tl.load(at + 3)), tl.maximum(high, tl.load(at + 4))
-        start = tl.where(tl.load(at + 5) == start + BLOCK, start, -1073741824)
-    return low, high, start
-
-
-@triton.jit
-def far(k_found_at, q_found_at, col, row, reach, BLOCK: tl.constexpr):
-    """Tells whether all of a tile is beyond a table's reach, before or behind, as if tiles were two blocks square.
-
-    So kernels with tiles of different shapes agree on which of them sums up what.
-    """
-    side: tl.constexpr = 2 * BLOCK
-    k_low, k_high, _ = span(k_found_at, col // side * side, BLOCK, side)
-    q_low, q_high, _ = span(q_found_at, row // side * side, BLOCK, side)
-    return k_high - q_low <= -reach, k_low - q_high >= reach
-
-
-@triton.jit
-def entry(k_places, q_places, REACH):
+def entry(k_places, q_places, reach):
     """Gives which entry of the table each pair takes."""
-    return tl.minimum(tl.maximum(k_places - q_places, -REACH), REACH) + REACH
+    return tl.minimum(tl.maximum(k_places - q_places, -reach), reach) + reach
 
 
 @triton.jit
 def end_entry(at, real, TABLED: tl.constexpr):
-    """Gives the entry that far keys take, for each query."""
+    """Gives the entry that far keys take, for each query, as a power of two."""
     found = tl.zeros_like(real).to(tl.float32)
     if TABLED:
-        found = tl.load(at, real, 0.0)
+        found = tl.load(at, real, 0.0) * LOG2E
     return found
 
 
@@ -88,21 +101,37 @@ def rows_of(at, first, step, n, width: tl.constexpr, ROWS: tl.constexpr, COLS: t
 
 
 @triton.jit
-def from_table(
-    left, right, entries_at, real, k_places, q_places, before, behind, reach, TABLED: tl.constexpr,
-    ROWS: tl.constexpr, COLS: tl.constexpr,
-):  # fmt: skip
-    """Gives the table's part of a tile; what belongs to rows and what belongs to columns broadcasts to it.
+def whole_rows(at, first, step, width: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr):
+    """Gives some rows of a matrix that are all inside."""
+    rows, cols = tl.arange(0, ROWS), tl.arange(0, COLS)
+    at += tl.cast(first, tl.int64) * step
+    if width == COLS:
+        return tl.load(at + rows[:, None] * step + cols[None, :])
+    return tl.load(at + rows[:, None] * step + cols[None, :], (cols < width)[None, :], 0.0)
 
-    `before` and `behind` tell whether all keys are beyond the table's reach. A product starts from this tile: added to
-    a product it would put the whole softmax into the order in which it was loaded.
+
+@triton.jit
+def places_of(at, step, tokens, n):
+    """Gives where tokens stand; those outside stand at 0."""
+    return tl.load(at + tokens * step, tokens < n, 0).to(tl.int32)
+
+
+@triton.jit
+def by_pair(k_places, q_places, entries_at, real, reach, slope, scale, TABLED: tl.constexpr, SLOPED: tl.constexpr):
+    """Gives a tile's bias divided by the scale; what belongs to queries and what belongs to keys broadcasts to it.
+
+    A product starts from this tile: added to a product it would put the whole softmax into the order in which the
+    table was loaded. The slope is that of powers of two.
     """
-    start = tl.zeros([ROWS, COLS], tl.float32)
+    # Written as factors, which are made once: a division would be made for each pair.
+    inverse = 1.0 / scale
     if TABLED:
-        start += tl.where(before, left, tl.where(behind, right, 0.0))
-        if not (before | behind):
-            start = tl.load(entries_at + entry(k_places, q_places, reach), real, 0.0)
-    return start
+        bias = tl.load(entries_at + entry(k_places, q_places, reach), real, 0.0) * inverse
+    else:
+        bias = tl.zeros_like(k_places - q_places).to(tl.float32)
+    if SLOPED:
+        bias -= slope * inverse / LOG2E * tl.abs(k_places - q_places).to(tl.float32)
+    return bias
 
 
 @triton.jit

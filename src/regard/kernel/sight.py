@@ -86,45 +86,47 @@ def end_row(key, offset, window, Q, WINDOWED: tl.constexpr):
 
 
 @triton.jit
-def whole(
-    row, col, batch, Q, K, lengths_at, lengths_b, lengths_q, ends_at, offset, window,
-    PADDED: tl.constexpr, ENDED: tl.constexpr, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, CUT: tl.constexpr,
-    ROWS: tl.constexpr, COLS: tl.constexpr,
-):  # fmt: skip
-    """Tells, without looking at each pair, whether all of a tile is allowed for certain."""
-    high, end = K, Q
-    if PADDED:
-        high = tl.where(lengths_q == 0, tl.load(lengths_at + batch * lengths_b).to(tl.int32), 0)
-    if ENDED:
-        end = tl.load(ends_at + batch).to(tl.int32)
-    if CAUSAL:
-        high = tl.minimum(high, row + offset + 1)
-    if WINDOWED:
-        high = tl.minimum(high, row + offset + window + 1)
-        high = tl.where(col >= row + ROWS - 1 + offset - window, high, 0)
+def sure_keys(low, high, rows, Q, K, CUT: tl.constexpr):
+    """Gives the keys that all of some queries may see for certain, without a look at each pair."""
+    first, end = tl.max(tl.where(rows < Q, low, 0), 0), tl.min(tl.where(rows < Q, high, K), 0)
     if CUT:
-        high = 0
-    return (row + ROWS <= end) & (col + COLS <= high)
+        end = first
+    return first, end
+
+
+@triton.jit
+def sure_rows(
+    col, end_col, batch, Q, K, lengths_at, lengths_b, lengths_q, ends_at, offset, window,
+    PADDED: tl.constexpr, ENDED: tl.constexpr, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, CUT: tl.constexpr,
+):  # fmt: skip
+    """Gives the queries that may see all of some keys for certain, without a look at each pair."""
+    first, end = 0, tl.where(end_col <= K, Q, 0)
+    if PADDED:
+        length = tl.load(lengths_at + batch * lengths_b).to(tl.int32)
+        end = tl.where((lengths_q == 0) & (end_col <= length), end, 0)
+    if ENDED:
+        end = tl.minimum(end, tl.load(ends_at + batch).to(tl.int32))
+    if CAUSAL:
+        first = tl.maximum(first, end_col - 1 - offset)
+    if WINDOWED:
+        first = tl.maximum(first, end_col - 1 - window - offset)
+        end = tl.minimum(end, col + window - offset + 1)
+    if CUT:
+        end = first
+    return first, end
 
 
 @triton.jit
 def forbid(
-    scores, rows, cols, row, col, batch, head, Q, K,
+    scores, rows, cols, batch, head, Q, K,
     lengths_at, lengths_b, lengths_q, ends_at, allowed_at, allowed_b, allowed_h, allowed_q, allowed_k, offset, window,
     PADDED: tl.constexpr, ENDED: tl.constexpr, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, CUT: tl.constexpr,
-    ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
-    """Gives −10³⁰ to pairs that are not allowed, where a tile has any; rows and columns broadcast to the tile."""
-    if not whole(
-        row, col, batch, Q, K, lengths_at, lengths_b, lengths_q, ends_at, offset, window,
-        PADDED, ENDED, CAUSAL, WINDOWED, CUT, ROWS, COLS,
-    ):  # fmt: skip
-        low, high = interval(
-            rows, batch, Q, K, lengths_at, lengths_b, lengths_q, ends_at, offset, window,
-            PADDED, ENDED, CAUSAL, WINDOWED,
-        )  # fmt: skip
-        allowed = (cols >= low) & (cols < high)
-        if CUT:
-            allowed &= cut(rows, cols, batch, head, Q, K, allowed_at, allowed_b, allowed_h, allowed_q, allowed_k)
-        scores = tl.where(allowed, scores, -1e30)
-    return scores
+    """Gives −10³⁰ to pairs that are not allowed; rows and columns broadcast to the tile."""
+    low, high = interval(
+        rows, batch, Q, K, lengths_at, lengths_b, lengths_q, ends_at, offset, window, PADDED, ENDED, CAUSAL, WINDOWED
+    )  # fmt: skip
+    allowed = (cols >= low) & (cols < high)
+    if CUT:
+        allowed &= cut(rows, cols, batch, head, Q, K, allowed_at, allowed_b, allowed_h, allowed_q, allowed_k)
+    return tl.where(allowed, scores, -1e30)

@@ -114,47 +114,69 @@ def flex_version(offsets: Callable[[Tensor], ByOffset], n: int) -> Callable[...,
     return run
 
 
-def timed(versions: dict[str, Callable[..., Tensor]], given: list[Tensor], seconds: float) -> dict[str, dict[str, Any]]:
-    """Times forward passes alone and with backward ones, all versions in turn; one that fails says why."""
+def timed(
+    versions: dict[str, Callable[..., Tensor]], given: list[Tensor], learned: list[Tensor], seconds: float
+) -> dict[str, dict[str, Any]]:
+    """Times forward passes alone and with backward ones, all versions in turn; one that fails says why.
+
+    Passes are replayed from a captured graph, so that only the GPU's work is timed; `eager` is the wall clock of both
+    passes called from Python one by one.
+    """
     ahead = torch.randn(*given[0].shape[:3], given[2].shape[3], device=DEVICE, dtype=given[0].dtype)
-    both, alone, found = {}, {}, {}
+    steps: dict[str, dict[str, Step]] = {"forward": {}, "both": {}, "eager": {}}
+    found: dict[str, dict[str, Any]] = {}
     for name, run in versions.items():
+        both, alone = partial(_both, run, given, learned, ahead), torch.no_grad()(partial(run, *given))
         try:
-            both[name] = partial(_both, run, given, ahead)
-            alone[name] = torch.no_grad()(partial(run, *given))
-            both[name]()
-            alone[name]()
-            found[name] = {"extra_mib": extra_memory(lambda device, step=both[name]: step, DEVICE) / 2**20}
+            both()
+            alone()
+            found[name] = {"extra_mib": extra_memory(lambda device, step=both: step, DEVICE) / 2**20}
+            steps["eager"][name] = steps["both"][name] = both
+            steps["forward"][name] = alone
+            steps["both"][name], steps["forward"][name] = captured(both), captured(alone)
         except Exception as error:  # a peer that does not run is no reason to lose the others
-            both.pop(name, None)
-            alone.pop(name, None)
-            found[name] = {"failed": f"{type(error).__name__}: {error}"[:300]}
-    for what, steps in (("forward", alone), ("both", both)):
-        for name, timing in interleave(steps, DEVICE, seconds, least=5, most=seconds / 3).items():
+            # What runs but cannot be captured is timed from Python, which its row then says.
+            why = "failed" if name not in steps["forward"] else "not captured"
+            found[name] = found.get(name, {}) | {why: f"{type(error).__name__}: {error}"[:300]}
+    for what, calls in steps.items():
+        for name, timing in interleave(calls, DEVICE, seconds, least=5, most=seconds / 3).items():
             found[name][what] = {"ms": timing.median * 1e3, "low": timing.low * 1e3, "high": timing.high * 1e3}
     return found
 
 
-def _both(run: Callable[..., Tensor], given: list[Tensor], ahead: Tensor) -> None:
-    out = run(*given)
-    out.backward(ahead)
-    for x in given:
-        x.grad = None
+def _both(run: Callable[..., Tensor], given: list[Tensor], learned: list[Tensor], ahead: Tensor) -> Any:
+    return torch.autograd.grad(run(*given), [*given, *learned], ahead, allow_unused=True)
+
+
+def captured(call: Step) -> Step:
+    """Gives the replay of a call's graph, captured once it has run on a stream of its own."""
+    beside = torch.cuda.Stream()
+    beside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(beside):
+        for _ in range(3):
+            call()
+    torch.cuda.current_stream().wait_stream(beside)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call()
+    return graph.replay
 
 
 def show(console: Console, title: str, found: dict[str, dict[str, Any]], limits: dict[str, float]) -> None:
     """Prints one table: times beside the physical limits, and the memory beyond inputs."""
     table = Table(title=f"{title}; limit {limits['forward']:.3f} ms forward, {limits['both']:.3f} ms both")
-    for column in ("version", "forward ms", "both ms (middle half)", "share of the limit", "extra MiB"):
+    for column in ("version", "forward ms", "both ms (middle half)", "of the limit", "from Python ms", "extra MiB"):
         table.add_column(column, justify="right")
     for name, row in found.items():
         if "failed" in row:
-            table.add_row(name, row["failed"][:60], "", "", "")
+            table.add_row(name, row["failed"][:60], "", "", "", "")
             continue
         both = row["both"]
         spread = f"{both['ms']:.3f} ({both['low']:.3f} … {both['high']:.3f})"
         share = f"{limits['both'] / both['ms']:.0%}"
-        table.add_row(name, f"{row['forward']['ms']:.3f}", spread, share, f"{row['extra_mib']:,.0f}")
+        numbers = (f"{row['eager']['ms']:.3f}", f"{row['extra_mib']:,.0f}")
+        name += " (not captured)" if "not captured" in row else ""
+        table.add_row(name, f"{row['forward']['ms']:.3f}", spread, share, *numbers)
     console.print(table)
 
 
@@ -174,7 +196,8 @@ def accuracy(dtype: torch.dtype = torch.bfloat16) -> dict[str, dict[str, float]]
         out = versions[version](*given)
         got = [out, *torch.autograd.grad(out, [*given, *attention.parameters()], ahead)]
         found[version] = {
-            name: float((x.double() - y).norm() / y.norm()) for name, x, y in zip(names, got, answers, strict=True)
+            name: float(((x.double() - y).norm() / y.norm()).detach())
+            for name, x, y in zip(names, got, answers, strict=True)
         }
     return found
 
@@ -187,10 +210,10 @@ def growth(seconds: float, until: float) -> dict[str, list[dict[str, float]]]:
             break
         attention, given = additive_inputs(1, n, 64, torch.bfloat16)
         scheme = T5(n_heads=2).to(DEVICE)
-        calls = {"additive": (additive_versions(attention, plain=False)["kernel"], given)}
-        calls["t5"] = (relative_versions(scheme, n, passes=False)["kernel"], relative_inputs(1, 2, n, 64))
-        for name, (run, inputs) in calls.items():
-            row = timed({"kernel": run}, inputs, seconds)["kernel"]
+        calls = {"additive": (additive_versions(attention, plain=False)["kernel"], given, attention)}
+        calls["t5"] = (relative_versions(scheme, n, passes=False)["kernel"], relative_inputs(1, 2, n, 64), scheme)
+        for name, (run, inputs, part) in calls.items():
+            row = timed({"kernel": run}, inputs, list(part.parameters()), seconds)["kernel"]
             rows[name].append({"length": n, "ms": row["both"]["ms"], "extra_mib": row["extra_mib"]})
     return rows
 
@@ -243,7 +266,7 @@ def main() -> None:
     keep("rates", rates)
     console.print(rates)
     attention, inputs = additive_inputs(*ADDITIVE, torch.bfloat16)
-    found = timed(additive_versions(attention), inputs, given.seconds)
+    found = timed(additive_versions(attention), inputs, list(attention.parameters()), given.seconds)
     keep("additive", found)
     show(
         console,
@@ -254,7 +277,8 @@ def main() -> None:
     B, H, n, E = RELATIVE
 
     def relative(name: str, scheme: Position) -> None:
-        found = timed(relative_versions(scheme.to(DEVICE), n), relative_inputs(*RELATIVE), given.seconds)
+        versions = relative_versions(scheme.to(DEVICE), n)
+        found = timed(versions, relative_inputs(*RELATIVE), list(scheme.parameters()), given.seconds)
         keep(name, found)
         limits = limits_of_relative(rates["product"], rates["copy"])
         show(console, f"{name}, batch {B}, {H} heads, {n} long, {E} wide", found, limits)

@@ -1,4 +1,4 @@
-"""Where kernels run in tests: on a GPU, each with the first of its shapes, or else in Triton's interpreter."""
+"""Where kernels run in tests: on a GPU, or else in Triton's interpreter."""
 
 import importlib
 import importlib.util
@@ -9,10 +9,8 @@ import torch
 
 import regard.attention  # noqa: F401
 
-# Both are read when the kernels are first imported, which no other test does on a machine without a GPU.
-if torch.cuda.is_available():
-    os.environ.setdefault("REGARD_TUNE", "0")
-else:
+# Read when the kernels are first imported, which no other test does on a machine without a GPU.
+if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 
 

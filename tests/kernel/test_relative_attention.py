@@ -169,11 +169,23 @@ def test_dropped_weights_are_the_same_in_both_directions():
     check_dropout("cpu")
 
 
+@pytest.fixture
+def small_tiles(monkeypatch):
+    """Gives tiles whose products in float32, which no layer asks for, are compiled in seconds."""
+    from regard.kernel import relative_attention, relative_backward, relative_queries
+
+    for module in (relative_attention, relative_backward, relative_queries):
+        shape = {"ROWS": 32, "COLS": 32, "NEAR_STAGES": 1, "num_warps": 4, "num_stages": 1}
+        monkeypatch.setattr(module, "SHAPE", shape)
+
+
 class TestOnGPU:
     pytestmark = GPU
 
     @pytest.mark.parametrize(("kind", "dtype"), EACH)
-    def test_value_and_gradients_equal_the_formula(self, kind, dtype):
+    def test_value_and_gradients_equal_the_formula(self, kind, dtype, request):
+        if dtype == torch.float32:
+            request.getfixturevalue("small_tiles")
         check(masks(*SIZES[:4])[kind], in_a_row(*SIZES[2:4]), SHAPES["one table"], "cuda", dtype)
 
     @pytest.mark.parametrize("passes", [1, 2])
@@ -191,8 +203,17 @@ class TestOnGPU:
         sizes = (2, 2, 512, 384, width, width)
         check(Mask(), in_a_row(512, 384), (1, 2, 1, 2 * 100 + 1), "cuda", torch.bfloat16, sizes=sizes)
 
-    def test_dropped_weights_are_the_same_in_both_directions(self):
+    def test_dropped_weights_are_the_same_in_both_directions(self, small_tiles):
         check_dropout("cuda")
+
+    @pytest.mark.parametrize("passes", [1, 2])
+    @pytest.mark.parametrize("rule", ["everything", "causal"])
+    @pytest.mark.parametrize("lengths", [(391, 127), (512, 640)])
+    def test_tiles_on_every_side(self, lengths, rule, passes):
+        mask = {"everything": Mask(), "causal": causal(offset=2)}[rule]
+        sizes = (1, 2, *lengths, 64, 64)
+        check(mask, in_a_row(*lengths), None, "cuda", torch.bfloat16, passes, sizes)
+        check(mask, in_a_row(*lengths), (1, 2, 1, 257), "cuda", torch.bfloat16, passes, sizes)
 
     @pytest.mark.parametrize("name", ["t5", "alibi", "shaw"])
     def test_layers_take_it_and_give_what_they_gave(self, name, monkeypatch):
@@ -207,8 +228,7 @@ class TestOnGPU:
         monkeypatch.setattr(ScaledDot, "takes_offsets", lambda *_: False)
         plain = layer(x, x, x, places, places, causal())
         slow = torch.autograd.grad(plain.square().sum(), wanted)
-        # Beside the largest gradient of all: some, as of the keys' bias, which shifts all scores alike, are zero but for
-        # rounding.
+        # Beside the largest gradient: the keys' bias shifts all scores alike, so that its own is rounding alone.
         largest = max(float(x.abs().amax()) for x in slow)
         for one, other, scale in zip([fast, *quick], [plain, *slow], [1.0] + [largest] * len(slow), strict=True):
             torch.testing.assert_close(one / scale, other / scale, rtol=0, atol=5e-2)

@@ -21,8 +21,9 @@ def additive_attention(
 ) -> Tensor:
     """Gives `softmax(w · tanh(f_q + f_k)) v` with one tanh for each pair and feature; Θ(Q + K) memory.
 
-    To that come the scores of some queries, a few million numbers however long the inputs are. Features and values are (B, H, length, width), w is (H, F). A query that sees no key gives zeros. `hardware` takes
-    the GPU's approximate tanh. Autocast's type is used where that is on; sums are in float32.
+    To that come the scores of some queries, a few million numbers however long the inputs are. Features and values are
+    (B, H, length, width), w is (H, F). A query that sees no key gives zeros. `hardware` takes the GPU's approximate
+    tanh. Autocast's type is used where that is on; sums are in float32.
     """
     return AdditiveAttention.apply(f_q, f_k, w, v, mask, dropout, hardware)  # pyright: ignore[reportReturnType]
 

@@ -58,7 +58,7 @@ def weigh(
 
     Those come dropped out.
     """
-    (n, K, size), (keys, step) = d_p.shape, scores.shape[1:]
+    (n, K, _), (keys, step) = d_p.shape, scores.shape[1:]
     _weigh[triton.cdiv(step, WEIGH["QUERIES"]), triton.cdiv(keys, WEIGH["KEYS"]), n](
         *(scores, d_p, *rows, seed, *rules[0], *here, H, rows[0].shape[1], K, keys, step, dropout),
         **rules[1],

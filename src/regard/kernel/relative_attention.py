@@ -110,7 +110,7 @@ def widths(q: Tensor, v: Tensor) -> dict[str, Any]:
 
 
 @triton.jit
-def _look(
+def _look(  # noqa: PLR0915
     q_at, k_at, v_at, out_at, log_sum_at, seed_at,
     q_b, q_h, q_t, k_b, k_h, k_t, v_b, v_h, v_t, out_b, out_h, out_t,
     q_places_at, k_places_at, q_places_b, k_places_b, q_places_t, k_places_t, firsts_at, firsts_b,

@@ -1,7 +1,7 @@
 """The gradients of dot-product attention with a bias by offset.
 
 A program owns some keys and goes through the queries that may see them. The table's gradient is the sum of the scores'
-gradients along diagonals: of whole tiles beyond its reach, and near it of columns, once each row is turned by its number.
+gradients along diagonals: of whole tiles beyond its reach, and near it of columns, once each row is turned.
 """
 
 from typing import Any
@@ -79,7 +79,7 @@ def make_room(table: Tensor | None, B: int, flags: dict[str, Any]) -> tuple[Tens
 
 
 @triton.jit
-def _look_back(  # noqa: C901, PLR0912, PLR0915
+def _look_back(  # noqa: PLR0915
     q_at, k_at, v_at, d_out_at, log_sum_at, delta_at, seed_at, d_q_at, d_k_at, d_v_at,
     d_table_at, d_table_b, d_table_h, d_table_q, copies,
     q_b, q_h, q_t, k_b, k_h, k_t, v_b, v_h, v_t, d_out_b, d_out_h, d_out_t,

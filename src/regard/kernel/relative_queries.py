@@ -31,9 +31,7 @@ def turn_back(
     """Writes them; a program owns some queries and goes through the keys that they may see."""
     B, H, Q, _ = d_q.shape
     flags = {name: on for name, on in flags.items() if name != "LEARNS"}
-    _turn_back[triton.cdiv(Q, SHAPE["ROWS"]), B * H](
-        *(*given, d_q, *steps, *offsets, *rules, *sizes), **flags, **SHAPE
-    )
+    _turn_back[triton.cdiv(Q, SHAPE["ROWS"]), B * H](*(*given, d_q, *steps, *offsets, *rules, *sizes), **flags, **SHAPE)
 
 
 @triton.jit
@@ -81,8 +79,8 @@ def _turn_back(
     )  # fmt: skip
     less = log_sum - end_entry(table_at + 2 * reach, rows < Q, TABLED) - place
     d_q = _turn_far(
-        q, d_out, k_at, v_at, right, right_end, lead, less, delta, -slope, k_t, v_t, scale, rows, K, n, seed_at, dropout,
-        d_q, E, E3, SLOPED, DROPS, WIDTH, WIDE, EXACT, COLS,
+        q, d_out, k_at, v_at, right, right_end, lead, less, delta, -slope, k_t, v_t, scale, rows, K, n, seed_at,
+        dropout, d_q, E, E3, SLOPED, DROPS, WIDTH, WIDE, EXACT, COLS,
     )  # fmt: skip
     q_places = places_of(q_places_at + batch * q_places_b, q_places_t, rows, Q)
     k_places_at += batch * k_places_b
@@ -114,7 +112,7 @@ def _turn_far(
     d_q, E: tl.constexpr, E3: tl.constexpr, SLOPED: tl.constexpr, DROPS: tl.constexpr,
     WIDTH: tl.constexpr, WIDE: tl.constexpr, EXACT: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
-    """Goes through tiles that are whole and on one side: their bias is a number for each query, and one for each key."""
+    """Goes through tiles that are whole and on one side: their bias is a number for each query and each key."""
     for col in range(begin, end, COLS):
         cols = col + tl.arange(0, COLS)
         k = whole_rows(k_at, col, k_t, E, COLS, WIDTH)

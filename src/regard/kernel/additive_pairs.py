@@ -20,6 +20,7 @@ from regard.kernel.tanh import tanh
 PAIRS, BUSY = 2**22, 2048
 # Features whose loads are in flight together, and tokens that go together: both are filled up to multiples.
 AT_ONCE, TOGETHER = 4, 128
+SIDE = 64  # of the square tiles that are turned
 SHAPE = {"KEYS": 16, "QUERIES": 128, "num_warps": 4, "num_stages": 1}
 Here = tuple[int, int, int]  # the first head of those in memory, their first query, and the number of their queries
 
@@ -32,9 +33,8 @@ def by_feature(q: Tensor, k: Tensor, w: Tensor) -> tuple[Tensor, Tensor, Tensor]
 def _turned(x: Tensor) -> Tensor:
     N, T, F = x.shape
     size = (N, F + -F % AT_ONCE, T + -T % TOGETHER)
-    whole = size[1:] == (F, T)
-    turned = (torch.empty if whole else torch.zeros)(size, dtype=torch.float32, device=x.device)
-    turned[:, :F, :T] = x.transpose(1, 2)
+    turned = torch.empty(size, dtype=torch.float32, device=x.device)
+    _turn[triton.cdiv(size[2], SIDE), triton.cdiv(size[1], SIDE), N](x, turned, T, F, *size[1:], SIDE=SIDE, num_warps=4)
     return turned
 
 
@@ -64,6 +64,16 @@ def score(
         **SHAPE,
     )
     return scores
+
+
+@triton.jit
+def _turn(x_at, turned_at, T, F, features, tokens, SIDE: tl.constexpr):
+    n = tl.program_id(2).to(tl.int64)
+    rows, cols = tl.program_id(0) * SIDE + tl.arange(0, SIDE), tl.program_id(1) * SIDE + tl.arange(0, SIDE)
+    inside = (rows < T)[:, None] & (cols < F)[None, :]
+    x = tl.load(x_at + n * T * F + rows[:, None] * F + cols[None, :], inside, 0.0)
+    place = turned_at + n * features * tokens + cols[None, :] * tokens + rows[:, None]
+    tl.store(place, x.to(tl.float32), (cols < features)[None, :])
 
 
 @triton.jit

@@ -196,14 +196,16 @@ def _mix_far(
 
     The queries' part goes into the maximum, so that it costs nothing for single pairs.
     """
+    place = tl.arange(0, COLS).to(tl.float32) * slope
     for col in range(begin, end, COLS):
         cols = col + tl.arange(0, COLS)
         k = whole_rows(k_at, col, k_t, E, COLS, WIDTH)
         scores = tl.dot(q, tl.trans(k), input_precision=EXACT)
         if SLOPED:
-            scores = scores * (scale * LOG2E) + (slope * (cols - lead).to(tl.float32))[None, :]
-            higher = tl.maximum(highest, tl.max(scores, 1) + term)
-            p = tl.exp2(scores - (higher - term)[:, None])
+            here = term + slope * (col - lead)
+            scores = scores * (scale * LOG2E) + place[None, :]
+            higher = tl.maximum(highest, tl.max(scores, 1) + here)
+            p = tl.exp2(scores - (higher - here)[:, None])
         else:
             higher = tl.maximum(highest, tl.max(scores, 1) * (scale * LOG2E) + term)
             p = tl.exp2(scores * (scale * LOG2E) - (higher - term)[:, None])

@@ -113,13 +113,16 @@ def _turn_far(
     WIDTH: tl.constexpr, WIDE: tl.constexpr, EXACT: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """Goes through tiles that are whole and on one side: their bias is a number for each query and each key."""
+    place = tl.arange(0, COLS).to(tl.float32) * slope
     for col in range(begin, end, COLS):
         cols = col + tl.arange(0, COLS)
         k = whole_rows(k_at, col, k_t, E, COLS, WIDTH)
         scores = tl.dot(q, tl.trans(k), input_precision=EXACT) * (scale * LOG2E)
+        here = less
         if SLOPED:
-            scores += (slope * (cols - lead).to(tl.float32))[None, :]
-        p = tl.exp2(scores - less[:, None])
+            here -= slope * (col - lead)
+            scores += place[None, :]
+        p = tl.exp2(scores - here[:, None])
         v = whole_rows(v_at, col, v_t, E3, COLS, WIDE)
         d_q = _turn(p, k, v, d_out, delta, d_q, rows, cols, K, n, seed_at, dropout, DROPS, EXACT)
     return d_q

@@ -13,7 +13,7 @@ from regard.kernel.keep import kept
 from regard.kernel.sight import cut, interval, sight
 from regard.mask import Mask
 
-SHAPE = {"ROWS": 64, "COLS": 64, "num_warps": 8, "num_stages": 2}
+SHAPE = {"ROWS": 32, "COLS": 64, "num_warps": 4, "num_stages": 3}
 
 
 def additive_attention(

@@ -19,9 +19,9 @@ from regard.kernel.sight import cut, interval, sight
 from regard.kernel.tanh import tanh
 from regard.mask import Mask
 
-WEIGH = {"KEYS": 32, "QUERIES": 128, "num_warps": 8, "num_stages": 1}
-# A thread has one feature of each query in its registers, and so many sums.
-SPREAD = {"ROWS": 16, "COLS": 128, "num_warps": 4, "num_stages": 1}
+WEIGH = {"KEYS": 16, "QUERIES": 128, "num_warps": 4, "num_stages": 1}
+# A thread has one feature of each query in its registers, and so many sums; programs are no wider than features are.
+SPREAD = {"ROWS": 16, "COLS": 256, "num_stages": 1}
 
 
 def gradients(
@@ -74,12 +74,14 @@ def spread(
     """Writes these rows' gradients of queries, and adds to those of keys and of w."""
     (n, keys, step), (_, Q, F), (K, H) = d_scores.shape, given[0].shape, (given[1].shape[1], len(given[2]))
     lengths, flags = rules[0][:4], {name: on for name, on in rules[1].items() if name != "CUT"}
-    _spread[triton.cdiv(here[2], SPREAD["ROWS"]), triton.cdiv(F, SPREAD["COLS"]), n](
+    shape = SPREAD | {"COLS": min(SPREAD["COLS"], max(64, triton.next_power_of_2(F)))}
+    _spread[triton.cdiv(here[2], shape["ROWS"]), triton.cdiv(F, shape["COLS"]), n](
         *(*given, d_scores, *sums, *lengths, *rules[0][-2:], *here, keys, step, H, Q, K, F),
         **flags,
-        WHOLE=F % SPREAD["COLS"] == 0,
+        WHOLE=F % shape["COLS"] == 0,
         HARDWARE=hardware,
-        **SPREAD,
+        num_warps=shape["COLS"] // 32,
+        **shape,
     )
 
 

@@ -19,7 +19,7 @@ from regard.kernel.tanh import tanh
 # Pairs whose scores are in memory at a time; but so many queries at least, to keep a GPU busy.
 PAIRS, BUSY = 2**22, 2048
 # Features whose loads are in flight together, and tokens that go together: both are filled up to multiples.
-AT_ONCE, TOGETHER = 4, 128
+AT_ONCE, TOGETHER = 8, 128
 SIDE = 64  # of the square tiles that are turned
 SHAPE = {"KEYS": 16, "QUERIES": 128, "num_warps": 4, "num_stages": 1}
 Here = tuple[int, int, int]  # the first head of those in memory, their first query, and the number of their queries

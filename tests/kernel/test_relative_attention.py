@@ -46,7 +46,7 @@ def definition(mask, places, slopes=None):
     return mix
 
 
-def kernel(mask, places, device, slopes=None, passes=1, dropout=0.0):
+def kernel(mask, places, device, slopes=None, dropout=0.0):
     from regard.kernel.relative_attention import relative_attention
 
     on = [x.to(device) for x in places]
@@ -55,15 +55,15 @@ def kernel(mask, places, device, slopes=None, passes=1, dropout=0.0):
     def run(given):
         q, k, v, *table = given
         bias = ByOffset(*on, *(table or [None]), steep)
-        return relative_attention(q, k, v, moved(mask, device), bias, SCALE, dropout, passes)
+        return relative_attention(q, k, v, moved(mask, device), bias, SCALE, dropout)
 
     return run
 
 
-def check(mask, places, shape, device, dtype, passes=1, sizes=SIZES):
+def check(mask, places, shape, device, dtype, sizes=SIZES):
     given = inputs(*sizes, *([] if shape is None else [shape]))
     slopes = torch.tensor([0.5, 0.03], dtype=torch.float64) if shape is None else None
-    fast, plain = kernel(mask, places, device, slopes, passes), definition(mask, places, slopes)
+    fast, plain = kernel(mask, places, device, slopes), definition(mask, places, slopes)
     agree(fast, plain, given, device, dtype)
 
 
@@ -74,11 +74,10 @@ def test_value_and_gradients_equal_the_formula(kind):
 
 
 @INTERPRETED
-@pytest.mark.parametrize("passes", [1, 2])
+@pytest.mark.parametrize("rule", [Mask(), causal(offset=3)], ids=["everything", "causal"])
 @pytest.mark.parametrize("shape", [SHAPES["of each query"], None], ids=["of each query", "slopes"])
-def test_tables_of_each_query_and_slopes(shape, passes):
-    mask = padding([277, 100], 277) & (Mask() if passes == 1 else causal(offset=3))
-    check(mask, in_a_row(*SIZES[2:4]), shape, "cpu", torch.float32, passes)
+def test_tables_of_each_query_and_slopes(shape, rule):
+    check(padding([277, 100], 277) & rule, in_a_row(*SIZES[2:4]), shape, "cpu", torch.float32)
 
 
 def scattered(B, Q, K):
@@ -105,14 +104,13 @@ LENGTHS = [(127, 128), (129, 300), (391, 127), (385, 449)]
 
 
 @INTERPRETED
-@pytest.mark.parametrize("passes", [1, 2])
 @pytest.mark.parametrize("rule", ["everything", "causal"])
 @pytest.mark.parametrize("lengths", LENGTHS)
-def test_tiles_on_every_side(lengths, rule, passes):
+def test_tiles_on_every_side(lengths, rule):
     mask = {"everything": Mask(), "causal": causal(offset=2)}[rule]
     sizes = (1, 2, *lengths, 4, 4)
-    check(mask, in_a_row(*lengths), None, "cpu", torch.float32, passes, sizes)
-    check(mask, in_a_row(*lengths), (1, 2, 1, 257), "cpu", torch.float32, passes, sizes)
+    check(mask, in_a_row(*lengths), None, "cpu", torch.float32, sizes)
+    check(mask, in_a_row(*lengths), (1, 2, 1, 257), "cpu", torch.float32, sizes)
 
 
 @INTERPRETED
@@ -120,9 +118,7 @@ def test_a_table_and_slopes_add_up():
     slopes, places = torch.tensor([0.5, 0.03], dtype=torch.float64), in_a_row(*SIZES[2:4])
     given = inputs(*SIZES, SHAPES["of each query"])
     mask = padding([277, 100], 277)
-    for passes in (1, 2):
-        fast = kernel(mask, places, "cpu", slopes, passes)
-        agree(fast, definition(mask, places, slopes), given, "cpu", torch.float32)
+    agree(kernel(mask, places, "cpu", slopes), definition(mask, places, slopes), given, "cpu", torch.float32)
 
 
 @INTERPRETED
@@ -174,9 +170,10 @@ def small_tiles(monkeypatch):
     """Gives tiles whose products in float32, which no layer asks for, are compiled in seconds."""
     from regard.kernel import relative_attention, relative_backward, relative_queries
 
-    for module in (relative_attention, relative_backward, relative_queries):
-        shape = {"ROWS": 32, "COLS": 32, "NEAR_STAGES": 1, "num_warps": 4, "num_stages": 1}
-        monkeypatch.setattr(module, "SHAPE", shape)
+    shape = {"ROWS": 32, "COLS": 32, "NEAR_STAGES": 1, "num_warps": 4, "num_stages": 1}
+    monkeypatch.setattr(relative_attention, "SHAPES", {"table": shape, "slopes": shape})
+    monkeypatch.setattr(relative_backward, "SHAPE", shape)
+    monkeypatch.setattr(relative_queries, "SHAPE", shape)
 
 
 class TestOnGPU:
@@ -188,11 +185,10 @@ class TestOnGPU:
             request.getfixturevalue("small_tiles")
         check(masks(*SIZES[:4])[kind], in_a_row(*SIZES[2:4]), SHAPES["one table"], "cuda", dtype)
 
-    @pytest.mark.parametrize("passes", [1, 2])
+    @pytest.mark.parametrize("rule", [Mask(), causal(offset=3)], ids=["everything", "causal"])
     @pytest.mark.parametrize("shape", [SHAPES["of each query"], None], ids=["of each query", "slopes"])
-    def test_tables_of_each_query_and_slopes(self, shape, passes):
-        mask = padding([277, 100], 277) & (Mask() if passes == 1 else causal(offset=3))
-        check(mask, in_a_row(*SIZES[2:4]), shape, "cuda", torch.bfloat16, passes)
+    def test_tables_of_each_query_and_slopes(self, shape, rule):
+        check(padding([277, 100], 277) & rule, in_a_row(*SIZES[2:4]), shape, "cuda", torch.bfloat16)
 
     @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
     def test_places_that_are_in_no_row(self, shape):
@@ -206,14 +202,13 @@ class TestOnGPU:
     def test_dropped_weights_are_the_same_in_both_directions(self, small_tiles):
         check_dropout("cuda")
 
-    @pytest.mark.parametrize("passes", [1, 2])
     @pytest.mark.parametrize("rule", ["everything", "causal"])
     @pytest.mark.parametrize("lengths", [(391, 127), (512, 640)])
-    def test_tiles_on_every_side(self, lengths, rule, passes):
+    def test_tiles_on_every_side(self, lengths, rule):
         mask = {"everything": Mask(), "causal": causal(offset=2)}[rule]
         sizes = (1, 2, *lengths, 64, 64)
-        check(mask, in_a_row(*lengths), None, "cuda", torch.bfloat16, passes, sizes)
-        check(mask, in_a_row(*lengths), (1, 2, 1, 257), "cuda", torch.bfloat16, passes, sizes)
+        check(mask, in_a_row(*lengths), None, "cuda", torch.bfloat16, sizes)
+        check(mask, in_a_row(*lengths), (1, 2, 1, 257), "cuda", torch.bfloat16, sizes)
 
     @pytest.mark.parametrize("name", ["t5", "alibi", "shaw"])
     def test_layers_take_it_and_give_what_they_gave(self, name, monkeypatch):

@@ -9,11 +9,13 @@ from torch import Tensor
 
 from regard.kernel.keep import kept
 from regard.kernel.relative_backward import gradients
+from regard.kernel.relative_far import bound, farthest, measure
 from regard.kernel.relative_places import (
     LOG2E,
     ahead,
-    by_pair,
     end_entry,
+    narrow,
+    near_scores,
     other,
     places_of,
     put,
@@ -21,27 +23,29 @@ from regard.kernel.relative_places import (
     sides,
     strides,
     survey,
-    whole_rows,
 )
-from regard.kernel.sight import forbid, interval, sight, sure_keys
+from regard.kernel.sight import interval, sight, sure_keys
 from regard.mask import Mask
 from regard.position.by_offset import ByOffset
 
-SHAPE = {"ROWS": 128, "COLS": 64, "NEAR_STAGES": 2, "num_warps": 4, "num_stages": 3}
+SHAPES = {
+    "table": {"ROWS": 64, "COLS": 64, "NEAR_STAGES": 2, "num_warps": 4, "num_stages": 3},
+    "slopes": {"ROWS": 128, "COLS": 64, "NEAR_STAGES": 2, "num_warps": 4, "num_stages": 3},
+}
+# Entries by which a table is filled up at either end: more than the sides of a tile.
+EDGE = 512
 
 
 def relative_attention(
-    q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: ByOffset, scale: float, dropout: float, passes: int = 1
+    q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: ByOffset, scale: float, dropout: float
 ) -> Tensor:
     """Gives `softmax(scale · q kᵀ + bias) v`, (B, H, Q, E3), as flash attention does (arXiv:2205.14135).
 
     Tiles of tokens in a row that lie beyond the table's reach, or wholly on one side, have no bias for single pairs: it
-    costs nothing there. With one pass the gradients of queries are added up by atomic additions, in any order; with two
-    they are made in a pass of their own.
+    costs nothing there. Those that a slope alone takes too far down for any weight in float32 are left out.
     """
     assert scale > 0.0, f"the largest product must be the largest score, so the scale must be positive, got {scale}"
-    table = None if bias.table is None else bias.table.float().contiguous()
-    return RelativeAttention.apply(q, k, v, table, bias, mask, scale, dropout, passes)  # pyright: ignore
+    return RelativeAttention.apply(q, k, v, bias.table, bias, mask, scale, dropout)  # pyright: ignore
 
 
 class RelativeAttention(torch.autograd.Function):
@@ -58,26 +62,28 @@ class RelativeAttention(torch.autograd.Function):
         mask: Mask,
         scale: float,
         dropout: float,
-        passes: int,
     ) -> Tensor:
         q, k, v = (x if x.stride(3) == 1 else x.contiguous() for x in (q, k, v))
         (B, H, Q, _), E = q.shape, v.shape[3]
         out = torch.empty(B, Q, H, E, dtype=v.dtype, device=v.device).transpose(1, 2)
         log_sum = torch.empty(B * H, Q, dtype=torch.float32, device=v.device)
         seed = torch.randint(2**31 - 1, (1,), device=v.device, dtype=torch.int32) if dropout else None
-        offsets, flags = by_offset(bias, table)
+        offsets, flags = by_offset(bias, scale)
+        found = measure(k) if flags["FADES"] else None
         rules, given = sight(mask, q.device)
         # No pair need be looked at where tiles of every shape end where queries and keys do.
         plain = not any(given.values()) and Q % 128 == k.shape[2] % 128 == 0
         flags = {**flags, **given, **widths(q, v), "DROPS": dropout > 0.0, "PLAIN": plain}
-        _look[triton.cdiv(Q, SHAPE["ROWS"]), B * H](
-            *(q, k, v, out, log_sum, seed, *strides(q, k, v, out), *offsets, *rules),
+        shape = SHAPES["table" if flags["TABLED"] else "slopes"]
+        _look[triton.cdiv(Q, shape["ROWS"]), B * H](
+            *(q, k, v, out, log_sum, seed, found, *strides(q, k, v, out), *offsets, *rules),
             *(H, Q, k.shape[2], q.shape[3], E, scale, dropout),
             **flags,
-            **SHAPE,
+            HARDWARE=q.is_cuda,
+            **shape,
         )
-        ctx.save_for_backward(q, k, v, table, out, log_sum, seed)
-        ctx.rest = (offsets, rules, flags, scale, dropout, passes)
+        ctx.save_for_backward(q, k, v, table, out, log_sum, seed, found)
+        ctx.rest = (offsets, rules, flags, scale, dropout)
         return out
 
     @staticmethod
@@ -85,22 +91,30 @@ class RelativeAttention(torch.autograd.Function):
     def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
         wanted = ctx.needs_input_grad[3]
         grads = gradients(ctx.saved_tensors, d_out, wanted, *ctx.rest)
-        return *grads, None, None, None, None, None
+        return *grads, None, None, None, None
 
 
-def by_offset(bias: ByOffset, table: Tensor | None) -> tuple[tuple[Any, ...], dict[str, bool]]:
+def by_offset(bias: ByOffset, scale: float) -> tuple[tuple[Any, ...], dict[str, bool]]:
     """Gives what the kernels are told about a bias: places, table and slopes with the steps from one to the next."""
     places = (bias.q_positions, bias.k_positions)
     firsts = survey(*places)
     steps = [0 if x.shape[axis] == 1 else x.stride(axis) for axis in (0, 1) for x in places]
     slopes = None if bias.slopes is None else bias.slopes.float()
-    # Where there is no table its place is taken by numbers that are never read.
-    shape, stride = ((1, 1, 1), (0, 0, 0)) if table is None else (table.shape, table.stride())
-    table_steps = [0 if n == 1 else step for n, step in zip(shape[:3], stride[:3], strict=True)]
-    given = (*places, *steps, firsts, firsts.shape[1], firsts if table is None else table, *table_steps)
-    own = shape[0] > 1 or shape[2] > 1
-    flags = {"TABLED": table is not None, "OWN": own, "SLOPED": slopes is not None}
-    return (*given, slopes, bias.reach), flags
+    flags = {"TABLED": bias.table is not None, "OWN": False, "SLOPED": slopes is not None}
+    flags["FADES"] = slopes is not None and bias.table is None
+    table, table_steps = firsts, [0, 0, 0]  # where there is no table its place is taken by numbers never read
+    if bias.table is not None:
+        flags["OWN"] = bias.table.shape[0] > 1 or bias.table.shape[2] > 1
+        table = bias.table.float().contiguous() if flags["OWN"] else filled_up(bias.table, scale)
+        table_steps = [0 if table.shape[axis] == 1 else table.stride(axis) for axis in range(3)]
+    return (*places, *steps, firsts, firsts.shape[1], table, *table_steps, slopes, bias.reach), flags
+
+
+def filled_up(table: Tensor, scale: float) -> Tensor:
+    """Gives a table that all queries share, (1, H, 1, W), to start products from, with its ends on in memory."""
+    W = table.shape[3]
+    entries = torch.nn.functional.pad(table[:, :, 0].float() * (1.0 / scale), (EDGE, EDGE), mode="replicate")
+    return entries[:, :, None, EDGE : EDGE + W]
 
 
 def widths(q: Tensor, v: Tensor) -> dict[str, Any]:
@@ -111,15 +125,15 @@ def widths(q: Tensor, v: Tensor) -> dict[str, Any]:
 
 @triton.jit
 def _look(  # noqa: PLR0915
-    q_at, k_at, v_at, out_at, log_sum_at, seed_at,
+    q_at, k_at, v_at, out_at, log_sum_at, seed_at, found_at,
     q_b, q_h, q_t, k_b, k_h, k_t, v_b, v_h, v_t, out_b, out_h, out_t,
     q_places_at, k_places_at, q_places_b, k_places_b, q_places_t, k_places_t, firsts_at, firsts_b,
     table_at, table_b, table_h, table_q, slopes_at, reach,
     lengths_at, lengths_b, lengths_q, ends_at, allowed_at, allowed_b, allowed_h, allowed_q, allowed_k, offset, window,
     H, Q, K, E: tl.constexpr, E3: tl.constexpr, scale, dropout,
-    TABLED: tl.constexpr, OWN: tl.constexpr, SLOPED: tl.constexpr, PLAIN: tl.constexpr,
+    TABLED: tl.constexpr, OWN: tl.constexpr, SLOPED: tl.constexpr, FADES: tl.constexpr, PLAIN: tl.constexpr,
     PADDED: tl.constexpr, ENDED: tl.constexpr, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, CUT: tl.constexpr,
-    WIDTH: tl.constexpr, WIDE: tl.constexpr, EXACT: tl.constexpr, DROPS: tl.constexpr,
+    WIDTH: tl.constexpr, WIDE: tl.constexpr, EXACT: tl.constexpr, DROPS: tl.constexpr, HARDWARE: tl.constexpr,
     ROWS: tl.constexpr, COLS: tl.constexpr, NEAR_STAGES: tl.constexpr,
 ):  # fmt: skip
     n = tl.program_id(1).to(tl.int64)
@@ -129,11 +143,12 @@ def _look(  # noqa: PLR0915
     low, high = interval(
         rows, batch, Q, K, lengths_at, lengths_b, lengths_q, ends_at, offset, window, PADDED, ENDED, CAUSAL, WINDOWED
     )  # fmt: skip
-    table_at += batch * table_b + head * table_h + rows * table_q
+    table_at += batch * table_b + head * table_h
+    own_at = table_at + rows * table_q
     slope = 0.0
     if SLOPED:
         slope = tl.load(slopes_at + head) * LOG2E
-    q = rows_of(q_at + batch * q_b + head * q_h, row, q_t, Q, E, ROWS, WIDTH)
+    q = rows_of(q_at + batch * q_b + head * q_h, row, q_t, Q, E, ROWS, WIDTH, PLAIN)
     k_at += batch * k_b + head * k_h
     v_at += batch * v_b + head * v_h
     sure_low, sure_end = sure_keys(low, high, rows, Q, K, CUT)
@@ -145,44 +160,62 @@ def _look(  # noqa: PLR0915
     highest = tl.full([ROWS], -1e20, tl.float32)  # far above what stands for a forbidden score
     total = tl.zeros([ROWS], tl.float32)
     mixed = tl.zeros([ROWS, WIDE], tl.float32)
+    if TABLED and not OWN:
+        steps = tl.arange(0, COLS).to(tl.int64)[None, :] - tl.arange(0, ROWS).to(tl.int64)[:, None]
+        for i in tl.range(0, tl.where(in_row, others, 0), num_stages=NEAR_STAGES):
+            col = other(i, low_tile, left, left_end, right, right_end, COLS)
+            cols = col + tl.arange(0, COLS)
+            k = rows_of(k_at, col, k_t, K, E, COLS, WIDTH, PLAIN)
+            scores = near_scores(
+                q, k, rows[:, None], cols[None, :], table_at, col - lead, steps, reach, slope, scale, batch, head, Q, K,
+                lengths_at, lengths_b, lengths_q, ends_at, allowed_at, allowed_b, allowed_h, allowed_q, allowed_k,
+                offset, window, TABLED, OWN, SLOPED, PLAIN, PADDED, ENDED, CAUSAL, WINDOWED, CUT, EXACT, True, HARDWARE,
+            )  # fmt: skip
+            v = rows_of(v_at, col, v_t, K, E3, COLS, WIDE, PLAIN)
+            higher = tl.maximum(highest, tl.max(scores, 1))
+            p = tl.exp2(scores - higher[:, None])
+            total, mixed = _mix(p, v, highest, higher, total, mixed, rows, cols, K, n, seed_at, dropout, DROPS, EXACT)
+            highest = higher
+        others = tl.where(in_row, 0, others)
+    q_places = places_of(q_places_at + batch * q_places_b, q_places_t, rows, Q)
+    k_places_at += batch * k_places_b
+    for i in tl.range(0, others, num_stages=1 if TABLED else NEAR_STAGES):
+        col = other(i, low_tile, left, left_end, right, right_end, COLS)
+        cols = col + tl.arange(0, COLS)
+        k = rows_of(k_at, col, k_t, K, E, COLS, WIDTH, PLAIN)
+        apart = places_of(k_places_at, k_places_t, cols, K)[None, :] - q_places[:, None]
+        scores = near_scores(
+            q, k, rows[:, None], cols[None, :], own_at[:, None], 0, apart, reach, slope, scale, batch, head, Q, K,
+            lengths_at, lengths_b, lengths_q, ends_at, allowed_at, allowed_b, allowed_h, allowed_q, allowed_k,
+            offset, window, TABLED, OWN, SLOPED, PLAIN, PADDED, ENDED, CAUSAL, WINDOWED, CUT, EXACT, False, HARDWARE,
+        )  # fmt: skip
+        v = rows_of(v_at, col, v_t, K, E3, COLS, WIDE, PLAIN)
+        higher = tl.maximum(highest, tl.max(scores, 1))
+        p = tl.exp2(scores - higher[:, None])
+        total, mixed = _mix(p, v, highest, higher, total, mixed, rows, cols, K, n, seed_at, dropout, DROPS, EXACT)
+        highest = higher
+    if FADES:
+        most = bound(q, found_at + n, scale)
+        far = farthest(most, highest, rows < Q, slope)
+        left, right_end = narrow(left, left_end, right, right_end, lead - far, lead + ROWS + far, COLS)
     place = tl.arange(0, ROWS).to(tl.float32) * slope
-    term = end_entry(table_at, rows < Q, TABLED) - place
+    term = end_entry(own_at, rows < Q, scale, TABLED, OWN) - place
     highest, total, mixed = _mix_far(
         q, k_at, v_at, left, left_end, lead, term, slope, k_t, v_t, scale, rows, K, n, seed_at, dropout,
         highest, total, mixed, E, E3, SLOPED, DROPS, WIDTH, WIDE, EXACT, COLS,
     )  # fmt: skip
-    term = end_entry(table_at + 2 * reach, rows < Q, TABLED) + place
+    term = end_entry(own_at + 2 * reach, rows < Q, scale, TABLED, OWN) + place
     highest, total, mixed = _mix_far(
         q, k_at, v_at, right, right_end, lead, term, -slope, k_t, v_t, scale, rows, K, n, seed_at, dropout,
         highest, total, mixed, E, E3, SLOPED, DROPS, WIDTH, WIDE, EXACT, COLS,
     )  # fmt: skip
-    q_places = places_of(q_places_at + batch * q_places_b, q_places_t, rows, Q)
-    k_places_at += batch * k_places_b
-    for i in tl.range(0, others, num_stages=NEAR_STAGES):
-        col = other(i, low_tile, left, left_end, right, right_end, COLS)
-        cols = col + tl.arange(0, COLS)
-        k = rows_of(k_at, col, k_t, K, E, COLS, WIDTH)
-        k_places = places_of(k_places_at, k_places_t, cols, K)
-        start = by_pair(
-            k_places[None, :], q_places[:, None], table_at[:, None], (rows < Q)[:, None],
-            reach, slope, scale, TABLED, SLOPED,
-        )  # fmt: skip
-        scores = tl.dot(q, tl.trans(k), start, input_precision=EXACT) * (scale * LOG2E)
-        if not PLAIN:
-            scores = forbid(
-                scores, rows[:, None], cols[None, :], batch, head, Q, K,
-                lengths_at, lengths_b, lengths_q, ends_at, allowed_at, allowed_b, allowed_h, allowed_q, allowed_k,
-                offset, window, PADDED, ENDED, CAUSAL, WINDOWED, CUT,
-            )  # fmt: skip
-        higher = tl.maximum(highest, tl.max(scores, 1))
-        p = tl.exp2(scores - higher[:, None])
-        v = rows_of(v_at, col, v_t, K, E3, COLS, WIDE)
-        total, mixed = _mix(p, v, highest, higher, total, mixed, rows, cols, K, n, seed_at, dropout, DROPS, EXACT)
-        highest = higher
     nobody = total == 0.0
     total = tl.where(nobody, 1.0, total)
     # Of a query that sees no key the number is +∞, so that all its weights are zeros later on.
-    tl.store(log_sum_at + n * Q + rows, tl.where(nobody, float("inf"), highest + tl.log2(total)), rows < Q)
+    log_sum = tl.where(nobody, float("inf"), highest + tl.log2(total))
+    tl.store(log_sum_at + n * Q + rows, log_sum, rows < Q)
+    if FADES:
+        tl.atomic_max(found_at + tl.num_programs(1) + n, farthest(most, log_sum, ~nobody, slope), sem="relaxed")
     put(out_at + batch * out_b + head * out_h, mixed / (total * (1 - dropout))[:, None], rows, out_t, Q, E3, WIDE)
 
 
@@ -199,7 +232,7 @@ def _mix_far(
     place = tl.arange(0, COLS).to(tl.float32) * slope
     for col in range(begin, end, COLS):
         cols = col + tl.arange(0, COLS)
-        k = whole_rows(k_at, col, k_t, E, COLS, WIDTH)
+        k = rows_of(k_at, col, k_t, K, E, COLS, WIDTH, True)
         scores = tl.dot(q, tl.trans(k), input_precision=EXACT)
         if SLOPED:
             here = term + slope * (col - lead)
@@ -209,7 +242,7 @@ def _mix_far(
         else:
             higher = tl.maximum(highest, tl.max(scores, 1) * (scale * LOG2E) + term)
             p = tl.exp2(scores * (scale * LOG2E) - (higher - term)[:, None])
-        v = whole_rows(v_at, col, v_t, E3, COLS, WIDE)
+        v = rows_of(v_at, col, v_t, K, E3, COLS, WIDE, True)
         total, mixed = _mix(p, v, highest, higher, total, mixed, rows, cols, K, n, seed_at, dropout, DROPS, EXACT)
         highest = higher
     return highest, total, mixed

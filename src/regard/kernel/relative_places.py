@@ -5,6 +5,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from regard.kernel.sight import forbid
+
 LOG2E = tl.constexpr(1.4426950408889634)  # powers are of two inside the kernels
 NOWHERE = tl.constexpr(-1073741824)
 
@@ -78,36 +80,38 @@ def other(i, low, left, left_end, right, right_end, STEP: tl.constexpr):
 
 
 @triton.jit
-def entry(k_places, q_places, reach):
-    """Gives which entry of the table each pair takes."""
-    return tl.minimum(tl.maximum(k_places - q_places, -reach), reach) + reach
+def strip(lead, reach, K, ROWS: tl.constexpr, COLS: tl.constexpr):
+    """Gives where the tiles of keys begin that lie within the reach of some queries, and where they end."""
+    return tl.maximum((lead - reach + 1) // COLS * COLS, 0), tl.minimum(lead + ROWS - 1 + reach, K)
 
 
 @triton.jit
-def end_entry(at, real, TABLED: tl.constexpr):
+def narrow(left, left_end, right, right_end, low, end, STEP: tl.constexpr):
+    """Leaves out the tiles on both sides that lie wholly before `low` or behind `end`."""
+    left = tl.minimum(tl.maximum(left, low // STEP * STEP), left_end)
+    return left, tl.maximum(tl.minimum(right_end, tl.cdiv(end, STEP) * STEP), right)
+
+
+@triton.jit
+def end_entry(at, real, scale, TABLED: tl.constexpr, OWN: tl.constexpr):
     """Gives the entry that far keys take, for each query, as a power of two."""
     found = tl.zeros_like(real).to(tl.float32)
     if TABLED:
-        found = tl.load(at, real, 0.0) * LOG2E
+        found = tl.load(at, real, 0.0) * (LOG2E if OWN else scale * LOG2E)
     return found
 
 
 @triton.jit
-def rows_of(at, first, step, n, width: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr):
-    """Gives some rows of a matrix, zeros outside."""
-    rows, cols = first + tl.arange(0, ROWS), tl.arange(0, COLS)
-    inside = (rows < n)[:, None] & (cols < width)[None, :]
-    return tl.load(at + rows.to(tl.int64)[:, None] * step + cols[None, :], inside, 0.0)
-
-
-@triton.jit
-def whole_rows(at, first, step, width: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr):
-    """Gives some rows of a matrix that are all inside."""
+def rows_of(at, first, step, n, width: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr, WHOLE: tl.constexpr):
+    """Gives some rows of a matrix, zeros outside; WHOLE says that all are inside."""
     rows, cols = tl.arange(0, ROWS), tl.arange(0, COLS)
     at += tl.cast(first, tl.int64) * step
+    place = at + rows[:, None] * step + cols[None, :]
+    if not WHOLE:
+        return tl.load(place, (first + rows < n)[:, None] & (cols < width)[None, :], 0.0)
     if width == COLS:
-        return tl.load(at + rows[:, None] * step + cols[None, :])
-    return tl.load(at + rows[:, None] * step + cols[None, :], (cols < width)[None, :], 0.0)
+        return tl.load(place)
+    return tl.load(place, (cols < width)[None, :], 0.0)
 
 
 @triton.jit
@@ -117,21 +121,54 @@ def places_of(at, step, tokens, n):
 
 
 @triton.jit
-def by_pair(k_places, q_places, entries_at, real, reach, slope, scale, TABLED: tl.constexpr, SLOPED: tl.constexpr):
-    """Gives a tile's bias divided by the scale; what belongs to queries and what belongs to keys broadcasts to it.
+def near_scores(
+    a, b, rows, cols, table_at, first, apart, reach, slope, scale, batch, head, Q, K,
+    lengths_at, lengths_b, lengths_q, ends_at, allowed_at, allowed_b, allowed_h, allowed_q, allowed_k, offset, window,
+    TABLED: tl.constexpr, OWN: tl.constexpr, SLOPED: tl.constexpr, PLAIN: tl.constexpr,
+    PADDED: tl.constexpr, ENDED: tl.constexpr, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, CUT: tl.constexpr,
+    EXACT: tl.constexpr, IN_ROW: tl.constexpr, HARDWARE: tl.constexpr,
+):  # fmt: skip
+    """Gives a tile of scores as powers of two, either way round; what is of queries or of keys broadcasts to it.
 
-    A product starts from this tile: added to a product it would put the whole softmax into the order in which the
-    table was loaded. The slope is that of powers of two.
+    Keys stand `first + apart` behind queries. The product starts from the bias: added to the product it would put the
+    whole softmax into the order in which the table was loaded.
     """
     # Written as factors, which are made once: a division would be made for each pair.
     inverse = 1.0 / scale
-    if TABLED:
-        bias = tl.load(entries_at + entry(k_places, q_places, reach), real, 0.0) * inverse
+    far = first + apart
+    if TABLED and IN_ROW:
+        bias = diagonals(table_at, first, apart, reach, HARDWARE)
+    elif TABLED:
+        entries = tl.minimum(tl.maximum(far, -reach), reach) + reach
+        bias = tl.load(table_at + entries, rows < Q, 0.0) * (inverse if OWN else 1.0)
     else:
-        bias = tl.zeros_like(k_places - q_places).to(tl.float32)
+        bias = tl.zeros_like(far).to(tl.float32)
     if SLOPED:
-        bias -= slope * inverse / LOG2E * tl.abs(k_places - q_places).to(tl.float32)
-    return bias
+        bias -= slope * inverse / LOG2E * tl.abs(far).to(tl.float32)
+    scores = tl.dot(a, tl.trans(b), bias, input_precision=EXACT) * (scale * LOG2E)
+    if not PLAIN:
+        scores = forbid(
+            scores, rows, cols, batch, head, Q, K,
+            lengths_at, lengths_b, lengths_q, ends_at, allowed_at, allowed_b, allowed_h, allowed_q, allowed_k,
+            offset, window, PADDED, ENDED, CAUSAL, WINDOWED, CUT,
+        )  # fmt: skip
+    return scores
+
+
+@triton.jit
+def diagonals(table_at, first, apart, reach, HARDWARE: tl.constexpr):
+    """Gives a tile of entries for tokens in a row; what lies beyond the ends of a table is filled up with the ends.
+
+    Where a thread has several pairs of a diagonal one load serves them all: they are loaded by an instruction that
+    keeps the order of a product, and without a clamp their places differ by numbers that the compiler knows.
+    """
+    side: tl.constexpr = apart.shape[0] + apart.shape[1]
+    at = table_at + (tl.minimum(tl.maximum(first, -reach - side), reach + side) + reach)
+    if HARDWARE:
+        places = (at + apart).to(tl.int64, bitcast=True)
+        load: tl.constexpr = "ld.global.nc.f32 $0, [$1];"
+        return tl.inline_asm_elementwise(load, "=f,l", [places], dtype=tl.float32, is_pure=True, pack=1)
+    return tl.load(at + apart)
 
 
 @triton.jit

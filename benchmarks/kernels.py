@@ -77,7 +77,7 @@ def offsets_of(position: Position, places: Tensor) -> Callable[[Tensor], ByOffse
     return lambda q: ByOffset(places, places, slopes=position.get_buffer("slopes"))
 
 
-def relative_versions(position: Position, n: int, passes: bool = True) -> dict[str, Callable[..., Tensor]]:
+def relative_versions(position: Position, n: int) -> dict[str, Callable[..., Tensor]]:
     """Gives the ways to attention with this scheme's bias, and plain attention without any."""
     from regard.kernel.relative_attention import relative_attention
 
@@ -87,19 +87,18 @@ def relative_versions(position: Position, n: int, passes: bool = True) -> dict[s
     def dense(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return F.scaled_dot_product_attention(q, k, v, offsets(q).written_out(q.dtype))
 
-    def kernel(times: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return relative_attention(q, k, v, Mask(), offsets(q), attention.scale(q.shape[-1]), 0.0, times)
+    def kernel(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return relative_attention(q, k, v, Mask(), offsets(q), attention.scale(q.shape[-1]), 0.0)
 
-    versions = {"no bias": F.scaled_dot_product_attention, "kernel": partial(kernel, 1), "dense bias": dense}
-    versions |= {"kernel, two passes": partial(kernel, 2)} if passes else {}
-    return versions if isinstance(position, Shaw) else versions | {"FlexAttention": flex_version(offsets, n)}
+    return {"no bias": F.scaled_dot_product_attention, "kernel": kernel, "dense bias": dense}
 
 
-def flex_version(offsets: Callable[[Tensor], ByOffset], n: int) -> Callable[..., Tensor]:
+def flex_version(position: Position, n: int) -> dict[str, Callable[..., Tensor]]:
     """Gives the same through FlexAttention, compiled; for a bias that does not depend on the query."""
     from torch.nn.attention.flex_attention import flex_attention
 
     compiled = torch.compile(flex_attention, dynamic=False)
+    offsets = offsets_of(position, torch.arange(n, device=DEVICE)[None])
 
     def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         given = offsets(q)
@@ -111,7 +110,7 @@ def flex_version(offsets: Callable[[Tensor], ByOffset], n: int) -> Callable[...,
         entries = given.table[0, :, 0, at]
         return compiled(q, k, v, score_mod=lambda s, b, h, i, j: s + entries[h, j - i + n - 1])
 
-    return run
+    return {"FlexAttention": run}
 
 
 def timed(
@@ -211,7 +210,7 @@ def growth(seconds: float, until: float) -> dict[str, list[dict[str, float]]]:
         attention, given = additive_inputs(1, n, 64, torch.bfloat16)
         scheme = T5(n_heads=2).to(DEVICE)
         calls = {"additive": (additive_versions(attention, plain=False)["kernel"], given, attention)}
-        calls["t5"] = (relative_versions(scheme, n, passes=False)["kernel"], relative_inputs(1, 2, n, 64), scheme)
+        calls["t5"] = (relative_versions(scheme, n)["kernel"], relative_inputs(1, 2, n, 64), scheme)
         for name, (run, inputs, part) in calls.items():
             row = timed({"kernel": run}, inputs, list(part.parameters()), seconds)["kernel"]
             rows[name].append({"length": n, "ms": row["both"]["ms"], "extra_mib": row["extra_mib"]})
@@ -248,7 +247,7 @@ def limits_of_relative(flops: float, bandwidth: float) -> dict[str, float]:
 def main() -> None:
     """Runs all parts, keeping what there is after each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=2.0, help="for each table's forward passes, and as many again")
+    parser.add_argument("--seconds", type=float, default=1.0, help="for each table's forward passes, and as many again")
     parser.add_argument("--minutes", type=float, default=3.5, help="after which no further part begins")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "kernels-cuda.json")
     given = parser.parse_args()
@@ -268,34 +267,28 @@ def main() -> None:
     attention, inputs = additive_inputs(*ADDITIVE, torch.bfloat16)
     found = timed(additive_versions(attention), inputs, list(attention.parameters()), given.seconds)
     keep("additive", found)
-    show(
-        console,
-        "Additive, batch {}, {} long, hidden {}".format(*ADDITIVE),
-        found,
-        limits_of_additive(rates["tanh"]["f32"]),
-    )
+    limits = limits_of_additive(rates["tanh"]["f32"])
+    show(console, "Additive, batch {}, {} long, hidden {}".format(*ADDITIVE), found, limits)
     B, H, n, E = RELATIVE
+    schemes = {"t5": T5(H), "alibi": ALiBi(H), "shaw": Shaw(E)}
 
-    def relative(name: str, scheme: Position) -> None:
-        versions = relative_versions(scheme.to(DEVICE), n)
-        found = timed(versions, relative_inputs(*RELATIVE), list(scheme.parameters()), given.seconds)
-        keep(name, found)
+    def relative(name: str, ways: Callable[..., dict[str, Callable[..., Tensor]]]) -> None:
+        scheme = schemes[name].to(DEVICE)
+        found = timed(ways(scheme, n), relative_inputs(*RELATIVE), list(scheme.parameters()), given.seconds)
+        keep(name, record.get(name, {}) | found)
         limits = limits_of_relative(rates["product"], rates["copy"])
         show(console, f"{name}, batch {B}, {H} heads, {n} long, {E} wide", found, limits)
 
     def over_lengths() -> None:
-        rows = growth(0.3, end)
+        rows = growth(0.1, end)
         keep("growth", rows | {"exponents": {name: exponents(row) for name, row in rows.items()}})
         console.print(record["growth"])
 
-    parts: dict[str, Step] = {
-        "t5": lambda: relative("t5", T5(H)),
-        "alibi": lambda: relative("alibi", ALiBi(H)),
-        "accuracy": lambda: keep("accuracy", accuracy()),
-        "growth": over_lengths,
-        "shaw": lambda: relative("shaw", Shaw(E)),
-    }
-    for part in parts.values():
+    parts: list[Step] = [partial(relative, name, relative_versions) for name in schemes]
+    parts += [lambda: keep("accuracy", accuracy()), over_lengths]
+    # Last, as they are compiled slowly and may fail.
+    parts += [partial(relative, name, flex_version) for name in ("alibi", "t5")]
+    for part in parts:
         if time.perf_counter() < end:
             part()
     console.print(record.get("accuracy"))

@@ -121,6 +121,31 @@ def test_a_table_and_slopes_add_up():
     agree(kernel(mask, places, "cpu", slopes), definition(mask, places, slopes), given, "cpu", torch.float32)
 
 
+def far_away(device, dtype, length, value):
+    """Gives what queries see with a slope of 1 when the first of 600 keys is that long and has that value."""
+    sizes = (1, 1, 600, 600, 16, 16)
+    q, k, v = (x.to(dtype) for x in inputs(*sizes))
+    k[:, :, 0] *= length
+    v[:, :, 0] = value
+    slopes, places = torch.ones(1, dtype=torch.float64), in_a_row(600, 600)
+    got = kernel(Mask(), places, device, slopes)([x.to(device) for x in (q, k, v)])
+    return got.double().cpu(), definition(Mask(), places, slopes)([x.double() for x in (q, k, v)])
+
+
+def check_far_keys(device, dtype):
+    """Asks that keys without any weight are never looked at, and that none is left out that may have some."""
+    unseen, _ = far_away(device, dtype, 1.0, float("nan"))
+    assert unseen[:, :, 384:].isfinite().all()
+    long, want = far_away(device, dtype, 300.0, 5.0)
+    assert (want[:, :, -64:].amax(dim=-1) > 4.0).any()
+    torch.testing.assert_close(long, want, rtol=0, atol=NEAR[dtype] * 10)
+
+
+@INTERPRETED
+def test_keys_too_far_down_a_slope_are_left_out_and_no_others():
+    check_far_keys("cpu", torch.float32)
+
+
 @INTERPRETED
 def test_half_precision():
     sizes = (1, 2, 300, 300, 16, 16)  # bfloat16 is none of the interpreter's types
@@ -198,6 +223,9 @@ class TestOnGPU:
     def test_whole_tiles_without_rules(self, width):
         sizes = (2, 2, 512, 384, width, width)
         check(Mask(), in_a_row(512, 384), (1, 2, 1, 2 * 100 + 1), "cuda", torch.bfloat16, sizes=sizes)
+
+    def test_keys_too_far_down_a_slope_are_left_out_and_no_others(self):
+        check_far_keys("cuda", torch.bfloat16)
 
     def test_dropped_weights_are_the_same_in_both_directions(self, small_tiles):
         check_dropout("cuda")

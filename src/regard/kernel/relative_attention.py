@@ -21,6 +21,7 @@ from regard.kernel.relative_places import (
     put,
     rows_of,
     sides,
+    slope_of,
     strides,
     survey,
 )
@@ -29,7 +30,8 @@ from regard.mask import Mask
 from regard.position.by_offset import ByOffset
 
 SHAPES = {
-    "table": {"ROWS": 64, "COLS": 64, "NEAR_STAGES": 2, "num_warps": 4, "num_stages": 3},
+    # What places in no row take of registers must not keep a third program off a multiprocessor.
+    "table": {"ROWS": 64, "COLS": 64, "NEAR_STAGES": 2, "num_warps": 4, "num_stages": 3, "maxnreg": 168},
     "slopes": {"ROWS": 128, "COLS": 64, "NEAR_STAGES": 2, "num_warps": 4, "num_stages": 3},
 }
 # Entries by which a table is filled up at either end: more than the sides of a tile.
@@ -145,9 +147,7 @@ def _look(  # noqa: PLR0915
     )  # fmt: skip
     table_at += batch * table_b + head * table_h
     own_at = table_at + rows * table_q
-    slope = 0.0
-    if SLOPED:
-        slope = tl.load(slopes_at + head) * LOG2E
+    slope = slope_of(slopes_at, head, SLOPED)
     q = rows_of(q_at + batch * q_b + head * q_h, row, q_t, Q, E, ROWS, WIDTH, PLAIN)
     k_at += batch * k_b + head * k_h
     v_at += batch * v_b + head * v_h

@@ -23,6 +23,7 @@ from regard.kernel.relative_places import (
     put,
     rows_of,
     sides,
+    slope_of,
     strides,
 )
 from regard.kernel.relative_queries import turn_back
@@ -38,7 +39,7 @@ def gradients(
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
     """Gives the gradients of queries, keys, values, and of the table if it is wanted."""
     q, k, v, table, out, log_sum, seed, found = saved
-    (B, H, Q, E), (K, E3) = q.shape, v.shape[2:]
+    (_, H, Q, E), (K, E3) = q.shape, v.shape[2:]
     d_out = d_out.to(out.dtype)
     d_out = d_out if d_out.stride(3) == 1 else d_out.contiguous()
     d_q, d_k, d_v = (torch.empty_like(x) for x in (q, k, v))
@@ -87,9 +88,7 @@ def _look_back(  # noqa: PLR0915
     col = tl.program_id(0) * COLS
     cols = col + tl.arange(0, COLS)
     table_at += batch * table_b + head * table_h
-    slope = 0.0
-    if SLOPED:
-        slope = tl.load(slopes_at + head) * LOG2E
+    slope = slope_of(slopes_at, head, SLOPED)
     k = rows_of(k_at + batch * k_b + head * k_h, col, k_t, K, E, COLS, WIDTH, PLAIN)
     v = rows_of(v_at + batch * v_b + head * v_h, col, v_t, K, E3, COLS, WIDE, PLAIN)
     q_at += batch * q_b + head * q_h

@@ -93,6 +93,15 @@ def narrow(left, left_end, right, right_end, low, end, STEP: tl.constexpr):
 
 
 @triton.jit
+def slope_of(at, head, SLOPED: tl.constexpr):
+    """Gives a head's slope as a power of two."""
+    slope = 0.0
+    if SLOPED:
+        slope = tl.load(at + head) * LOG2E
+    return slope
+
+
+@triton.jit
 def end_entry(at, real, scale, TABLED: tl.constexpr, OWN: tl.constexpr):
     """Gives the entry that far keys take, for each query, as a power of two."""
     found = tl.zeros_like(real).to(tl.float32)
@@ -159,8 +168,8 @@ def near_scores(
 def diagonals(table_at, first, apart, reach, HARDWARE: tl.constexpr):
     """Gives a tile of entries for tokens in a row; what lies beyond the ends of a table is filled up with the ends.
 
-    Where a thread has several pairs of a diagonal one load serves them all: they are loaded by an instruction that
-    keeps the order of a product, and without a clamp their places differ by numbers that the compiler knows.
+    They are loaded by an instruction that keeps the order of a product: one for each pair and no more, as without a
+    clamp a thread's places differ by numbers that the compiler knows.
     """
     side: tl.constexpr = apart.shape[0] + apart.shape[1]
     at = table_at + (tl.minimum(tl.maximum(first, -reach - side), reach + side) + reach)

@@ -18,6 +18,7 @@ from regard.kernel.relative_places import (
     put,
     rows_of,
     sides,
+    slope_of,
     strip,
 )
 from regard.kernel.sight import interval, sure_keys
@@ -62,9 +63,7 @@ def _turn_back(  # noqa: PLR0915
     )  # fmt: skip
     table_at += batch * table_b + head * table_h
     own_at = table_at + rows * table_q
-    slope = 0.0
-    if SLOPED:
-        slope = tl.load(slopes_at + head) * LOG2E
+    slope = slope_of(slopes_at, head, SLOPED)
     q = rows_of(q_at + batch * q_b + head * q_h, row, q_t, Q, E, ROWS, WIDTH, PLAIN)
     d_out = rows_of(d_out_at + batch * d_out_b + head * d_out_h, row, d_out_t, Q, E3, ROWS, WIDE, PLAIN)
     out = rows_of(out_at + batch * out_b + head * out_h, row, out_t, Q, E3, ROWS, WIDE, PLAIN)
@@ -83,18 +82,10 @@ def _turn_back(  # noqa: PLR0915
     lefts = tl.zeros([ROWS], tl.float32)
     if TABLED and not OWN:
         base, strip_end = strip(lead, reach, K, ROWS, COLS)
-        if LEARNS:
-            places = n * tl.num_programs(0) * ROWS + row + tl.arange(0, ROWS)
-            strips_at = strips_at + places[:, None] * span + tl.arange(0, COLS)[None, :]
-        if LEARNS and not PLAIN:
-            # What lies within the reach and is never looked at counts as zeros.
-            end_tile = low_tile + others * COLS + (left_end - left) + (right_end - right)
-            fill_end = tl.where(in_row, strip_end, 0)
-            nothing = tl.zeros([ROWS, COLS], k_at.dtype.element_ty)
-            for col in range(base, tl.minimum(low_tile, fill_end), COLS):
-                tl.store(strips_at + (col - base), nothing)
-            for col in range(tl.maximum(end_tile, base), fill_end, COLS):
-                tl.store(strips_at + (col - base), nothing)
+        places = n * tl.num_programs(0) * ROWS + row + tl.arange(0, ROWS)
+        spots = strips_at + places[:, None] * span + tl.arange(0, COLS)[None, :]
+        end_tile = low_tile + others * COLS + (left_end - left) + (right_end - right)
+        _clear(spots, base, tl.where(in_row, strip_end, 0), low_tile, end_tile, LEARNS and not PLAIN, COLS)
         steps = tl.arange(0, COLS).to(tl.int64)[None, :] - tl.arange(0, ROWS).to(tl.int64)[:, None]
         for i in tl.range(0, tl.where(in_row, others, 0), num_stages=NEAR_STAGES):
             col = other(i, low_tile, left, left_end, right, right_end, COLS)
@@ -108,18 +99,12 @@ def _turn_back(  # noqa: PLR0915
             p = tl.exp2(scores - log_sum[:, None])
             v = rows_of(v_at, col, v_t, K, E3, COLS, WIDE, PLAIN)
             d_scores = _pass_back(p, v, d_out, delta, rows, cols, K, n, seed_at, dropout, DROPS, EXACT)
-            if LEARNS and not PLAIN:
-                if (col >= base) & (col < strip_end):
-                    tl.store(strips_at + (col - base), d_scores.to(k.dtype))
-                lefts += tl.where(col < base, tl.sum(d_scores, 1), 0.0)
-            elif LEARNS:
-                tl.store(strips_at + (col - base), d_scores.to(k.dtype))
+            lefts = _keep(spots + (col - base), d_scores.to(k.dtype), lefts, col, base, strip_end, LEARNS, PLAIN)
             d_q = tl.dot(d_scores.to(k.dtype), k, d_q, input_precision=EXACT)
         others = tl.where(in_row, 0, others)
     q_places = places_of(q_places_at + batch * q_places_b, q_places_t, rows, Q)
     k_places_at += batch * k_places_b
-    if LEARNS:
-        sums_at += n * sums_n + tl.program_id(0) % copies * sums_c + extra + rows * sums_q
+    sums_at = sums_at + n * sums_n + tl.program_id(0) % copies * sums_c + extra + rows * sums_q
     for i in tl.range(0, others, num_stages=1 if TABLED else NEAR_STAGES):
         col = other(i, low_tile, left, left_end, right, right_end, COLS)
         cols = col + tl.arange(0, COLS)
@@ -158,6 +143,28 @@ def _turn_back(  # noqa: PLR0915
     elif LEARNS:
         tl.store(lefts_at + n * tl.num_programs(0) + tl.program_id(0), tl.sum(lefts, 0))
     put(d_q_at + batch * d_q_b + head * d_q_h, d_q * scale, rows, d_q_t, Q, E, WIDTH)
+
+
+@triton.jit
+def _clear(spots, base, end, low_tile, end_tile, WANTED: tl.constexpr, COLS: tl.constexpr):
+    """Writes zeros to the part of the strip that is within the reach and never looked at."""
+    if WANTED:
+        nothing = tl.zeros(spots.shape, spots.dtype.element_ty)
+        for col in range(base, tl.minimum(low_tile, end), COLS):
+            tl.store(spots + (col - base), nothing)
+        for col in range(tl.maximum(end_tile, base), end, COLS):
+            tl.store(spots + (col - base), nothing)
+
+
+@triton.jit
+def _keep(spots, d_scores, lefts, col, base, end, LEARNS: tl.constexpr, PLAIN: tl.constexpr):
+    """Writes a tile of the strip; one beyond it, which was looked at for its forbidden pairs, counts as far."""
+    if LEARNS:
+        if PLAIN or ((col >= base) & (col < end)):
+            tl.store(spots, d_scores)
+        if not PLAIN:
+            lefts += tl.where(col < base, tl.sum(d_scores.to(tl.float32), 1), 0.0)
+    return lefts
 
 
 @triton.jit

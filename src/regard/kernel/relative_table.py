@@ -22,13 +22,16 @@ HELD = 2**14  # numbers that the last program of a head has in registers
 def make_room(
     table: Tensor | None, k: Tensor, Q: int, own: bool, tile: dict[str, int]
 ) -> tuple[tuple[Any, ...], list[Tensor]]:
-    """Makes room for what the queries' kernel writes, in the form in which it takes it; of size Q · (reach + tile)."""
+    """Makes room for what the queries' kernel writes, in the form in which it takes it; of size Q · (reach + tile).
+
+    What is not wanted is told by numbers that are never read.
+    """
     if table is None:
-        return (None, 0, None, None, 0, 0, 1, 0, 0), []
+        return (k, 0, k, k, 0, 0, 1, 0, 0), []
     (B, H, K, _), W = k.shape, table.shape[3]
     if own:
         sums = torch.zeros(B, H, table.shape[2], W, dtype=torch.float32, device=k.device)
-        return (None, 0, None, sums, sums.stride(1), W if table.shape[2] > 1 else 0, 1, 0, 0), [sums]
+        return (k, 0, k, sums, sums.stride(1), W if table.shape[2] > 1 else 0, 1, 0, 0), [sums]
     rows, cols = tile["ROWS"], tile["COLS"]
     n_tiles, span = triton.cdiv(Q, rows), cols * min(triton.cdiv(K, cols), (rows + W - 4) // cols + 2)
     strips = torch.empty(B * H, n_tiles * rows, span, dtype=k.dtype, device=k.device)

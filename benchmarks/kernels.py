@@ -209,7 +209,8 @@ def growth(seconds: float, until: float) -> dict[str, list[dict[str, float]]]:
             break
         attention, given = additive_inputs(1, n, 64, torch.bfloat16)
         scheme = T5(n_heads=2).to(DEVICE)
-        calls = {"additive": (additive_versions(attention, plain=False)["kernel"], given, attention)}
+        calls: dict[str, tuple[Callable[..., Tensor], list[Tensor], torch.nn.Module]] = {}
+        calls["additive"] = (additive_versions(attention, plain=False)["kernel"], given, attention)
         calls["t5"] = (relative_versions(scheme, n)["kernel"], relative_inputs(1, 2, n, 64), scheme)
         for name, (run, inputs, part) in calls.items():
             row = timed({"kernel": run}, inputs, list(part.parameters()), seconds)["kernel"]

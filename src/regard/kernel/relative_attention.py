@@ -195,8 +195,8 @@ def _look(  # noqa: PLR0915
         total, mixed = _mix(p, v, highest, higher, total, mixed, rows, cols, K, n, seed_at, dropout, DROPS, EXACT)
         highest = higher
     if FADES:
-        most = bound(q, found_at + n, scale)
-        far = farthest(most, highest, rows < Q, slope)
+        far = farthest(bound(q, found_at + n, scale), highest, low < high, slope)
+        tl.atomic_max(found_at + tl.num_programs(1) + n, far, sem="relaxed")
         left, right_end = narrow(left, left_end, right, right_end, lead - far, lead + ROWS + far, COLS)
     place = tl.arange(0, ROWS).to(tl.float32) * slope
     term = end_entry(own_at, rows < Q, scale, TABLED, OWN) - place
@@ -212,10 +212,7 @@ def _look(  # noqa: PLR0915
     nobody = total == 0.0
     total = tl.where(nobody, 1.0, total)
     # Of a query that sees no key the number is +∞, so that all its weights are zeros later on.
-    log_sum = tl.where(nobody, float("inf"), highest + tl.log2(total))
-    tl.store(log_sum_at + n * Q + rows, log_sum, rows < Q)
-    if FADES:
-        tl.atomic_max(found_at + tl.num_programs(1) + n, farthest(most, log_sum, ~nobody, slope), sem="relaxed")
+    tl.store(log_sum_at + n * Q + rows, tl.where(nobody, float("inf"), highest + tl.log2(total)), rows < Q)
     put(out_at + batch * out_b + head * out_h, mixed / (total * (1 - dropout))[:, None], rows, out_t, Q, E3, WIDE)
 
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from regard.attention.softmax import masked_softmax
 from regard.mask import Mask
+from regard.position.by_offset import ByOffset
 
 
 class Attention(nn.Module, ABC):
@@ -39,8 +40,19 @@ class Attention(nn.Module, ABC):
     ) -> Float[Tensor, "B H Q E3"]:
         """Gives `weights(q, k, mask, bias) @ v` on the fastest path there is; drops weights out while training.
 
-        Whoever has `key_features(k)` already hands them in beside the keys.
+        Whoever has `key_features(k)` already hands them in beside the keys. A bias by offset may be given as such
+        where `takes_offsets` says so.
         """
+
+    def takes_offsets(
+        self,
+        q: Float[Tensor, "B H Q E"],
+        k: Float[Tensor, "B H K E2"],
+        v: Float[Tensor, "B H K E3"],
+        mask: Mask = Mask(),
+    ) -> bool:
+        """Tells whether `forward` has a kernel for a bias by offset on these inputs; else it must be written out."""
+        return False
 
     def key_features(self, k: Float[Tensor, "B H K E2"]) -> Float[Tensor, "B H K F"]:
         """Gives what the score makes of the keys alone, the same for all queries that ever look at them."""
@@ -62,9 +74,10 @@ class Attention(nn.Module, ABC):
         q: Float[Tensor, "B H Q E"],
         k: Float[Tensor, "B H K E2"],
         mask: Mask = Mask(),
-        bias: Float[Tensor, "#B #H #Q #K"] | None = None,
+        bias: Float[Tensor, "#B #H #Q #K"] | ByOffset | None = None,
     ) -> Float[Tensor, "B H Q K"]:
         """Says what this attention is: the weight of every key for every query. Θ(QK) memory."""
+        bias = bias.written_out(q.dtype) if isinstance(bias, ByOffset) else bias
         check(q, k, k, mask, bias)
         scores = self.scores(q, k)
         if bias is not None:

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from regard.attention.contract import Attention, check, same_width
-from regard.attention.fused import fused_attention, is_short, prepare
+from regard.attention.fused import fused_attention, is_relative, is_short, prepare
 from regard.mask import Mask
+from regard.position.by_offset import ByOffset
 
 
 class DotProduct(Attention):
@@ -30,14 +31,23 @@ class DotProduct(Attention):
         k: Tensor,
         v: Tensor,
         mask: Mask = Mask(),
-        bias: Tensor | None = None,
+        bias: Tensor | ByOffset | None = None,
         features: Tensor | None = None,
     ) -> Tensor:
-        check(q, k, v, mask, bias)
+        check(q, k, v, mask, None if isinstance(bias, ByOffset) else bias)
         same_width(q, k, "a dot product")
         return fused_attention(q, k, v, mask, bias, self.scale(q.shape[-1]), self.dropout_now())
 
-    def kernel(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask = Mask(), bias: Tensor | None = None) -> str:
+    def takes_offsets(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask = Mask()) -> bool:
+        return is_relative(q, k, v)
+
+    def kernel(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Mask = Mask(), bias: Tensor | ByOffset | None = None
+    ) -> str:
+        if isinstance(bias, ByOffset):
+            if is_relative(q, k, v):
+                return "relative"
+            bias = bias.written_out(q.dtype)
         check(q, k, v, mask, bias)
         if is_short(q, k, v, mask, bias, self.dropout_now()):
             return "short"

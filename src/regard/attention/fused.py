@@ -9,9 +9,12 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend
 
 from regard.mask import Mask
+from regard.position.by_offset import ByOffset
 
 # Queries or keys, and features of a head, that fit into the registers of one program on a GPU.
 SHORT, WIDEST = 64, 128
+# Queries and keys from which on a bias is worth a kernel of its own.
+LONG = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,15 +39,23 @@ def fused_attention(
     k: Float[Tensor, "B H K E"],
     v: Float[Tensor, "B H K E3"],
     mask: Mask,
-    bias: Float[Tensor, "#B #H #Q #K"] | None,
+    bias: Float[Tensor, "#B #H #Q #K"] | ByOffset | None,
     scale: float,
     dropout: float,
 ) -> Float[Tensor, "B H Q E3"]:
     """Gives `softmax(scale · q kᵀ + bias) v` without building the weights where a fused kernel exists.
 
     Flash attention (Dao et al. 2022, arXiv:2205.14135): Θ(QKE) time, Θ(Q + K) extra memory. A bias that itself wants a
-    gradient, and dropout on the CPU, have no fused kernel in PyTorch and take its materialised one.
+    gradient, and dropout on the CPU, have no fused kernel in PyTorch and take its materialised one; a bias by offset
+    has one of ours on a GPU.
     """
+    if isinstance(bias, ByOffset):
+        if is_relative(q, k, v):
+            from regard.kernel.relative_attention import relative_attention  # only there is Triton installed
+
+            kind = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else q.dtype
+            return relative_attention(q.to(kind), k.to(kind), v.to(kind), mask, bias, scale, dropout)
+        bias = bias.written_out(q.dtype)
     if k.shape[2] == 0:
         return (q @ k.transpose(-1, -2)) @ v  # no key at all: zeros, for which no kernel need be asked
     if is_short(q, k, v, mask, bias, dropout):
@@ -71,6 +82,17 @@ def is_short(q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None, d
         and max(q.shape[2], k.shape[2]) <= SHORT
         and max(q.shape[3], v.shape[3]) <= WIDEST
     )
+
+
+def is_relative(q: Tensor, k: Tensor, v: Tensor) -> bool:
+    """Tells whether our own kernel for a bias by offset takes this call: long inputs in half precision on a GPU.
+
+    It adds up gradients in any order, so it stands back where only one order is wanted.
+    """
+    kind = torch.get_autocast_dtype("cuda") if q.is_cuda and torch.is_autocast_enabled("cuda") else q.dtype
+    if not q.is_cuda or kind.itemsize != 2 or 0 in q.shape or torch.are_deterministic_algorithms_enabled():
+        return False
+    return min(q.shape[2], k.shape[2]) >= LONG and max(q.shape[3], v.shape[3]) <= WIDEST
 
 
 def prepare(q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None) -> KernelCall:

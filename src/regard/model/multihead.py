@@ -9,7 +9,7 @@ from regard.mask import Mask
 from regard.model.cache import KeysValues
 from regard.model.heads import merge_heads, split_heads
 from regard.model.linear import Linear, joint
-from regard.position import Position
+from regard.position import ByOffset, Position
 
 
 class MultiHeadAttention(nn.Module):
@@ -86,7 +86,7 @@ class MultiHeadAttention(nn.Module):
 
     def _mixed(self, q: Tensor, at: KeysValues, positions: Tensor, mask: Mask) -> Tensor:
         q = self.position.rotate(split_heads(q, self.n_heads), positions)  # (B, H, Q, E)
-        bias = self.position.bias(q, at.k, positions, at.positions)
+        bias = self._bias(q, at, positions, mask)
         mixed = self.attention(q, at.k, at.v, mask, bias)
         extra = self.position.pool(lambda: self._dropped(q, at.k, mask, bias), positions, at.positions)
         return self.w_o(merge_heads(mixed if extra is None else mixed + extra))
@@ -103,7 +103,15 @@ class MultiHeadAttention(nn.Module):
         """Projects keys and values, and attends to them."""
         return self.attend(queries, self.keys_values(keys, values, k_positions), q_positions, mask)
 
-    def _dropped(self, q: Tensor, k: Tensor, mask: Mask, bias: Tensor | None) -> Tensor:
+    def _bias(self, q: Tensor, at: KeysValues, positions: Tensor, mask: Mask) -> Tensor | ByOffset | None:
+        """Gives what positions add to the scores, by offset where the attention has a kernel for that."""
+        if self.attention.takes_offsets(q, at.k, at.v, mask):
+            by_offset = self.position.by_offset(q, positions, at.positions)
+            if by_offset is not None:
+                return by_offset
+        return self.position.bias(q, at.k, positions, at.positions)
+
+    def _dropped(self, q: Tensor, k: Tensor, mask: Mask, bias: Tensor | ByOffset | None) -> Tensor:
         return F.dropout(self.attention.weights(q, k, mask, bias), self.attention.dropout_now())
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 
 from regard.position.alibi import ALiBi
+from regard.position.by_offset import ByOffset
 from regard.position.contract import Position
 from regard.position.difference import Difference
 from regard.position.grid import Grid
@@ -22,6 +23,7 @@ __all__ = [
     "POSITION",
     "T5",
     "ALiBi",
+    "ByOffset",
     "Difference",
     "Grid",
     "HalfWave",

@@ -6,8 +6,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.position.by_offset import ByOffset
 from regard.position.contract import Position
-from regard.position.relative import offsets
+from regard.position.relative import check_both, offsets
 
 
 class ALiBi(Position):
@@ -31,6 +32,12 @@ class ALiBi(Position):
     ) -> Float[Tensor, "#B H Q K"]:
         distance = offsets(q_positions, k_positions).abs()[:, None]
         return -(distance * self.slopes[:, None, None]).to(q.dtype)
+
+    def by_offset(
+        self, q: Float[Tensor, "B H Q E"], q_positions: Int[Tensor, "#B Q"], k_positions: Int[Tensor, "#B K"]
+    ) -> ByOffset:
+        check_both(q_positions, k_positions)
+        return ByOffset(q_positions, k_positions, slopes=self.slopes)
 
 
 def head_slopes(n_heads: int) -> list[float]:

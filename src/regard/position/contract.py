@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.position.by_offset import ByOffset
+
 
 class Position(nn.Module):
     """Says where tokens stand, by the doors it opens; a door that stays shut does nothing.
@@ -37,6 +39,15 @@ class Position(nn.Module):
         k_positions: Int[Tensor, "#B K *axes"],
     ) -> Float[Tensor, "#B H Q K"] | None:
         """Gives what is added to the scores."""
+        return None
+
+    def by_offset(
+        self,
+        q: Float[Tensor, "B H Q E"],
+        q_positions: Int[Tensor, "#B Q *axes"],
+        k_positions: Int[Tensor, "#B K *axes"],
+    ) -> ByOffset | None:
+        """Gives the bias by offset, where the scheme knows it so: the same numbers in less memory."""
         return None
 
     def pool(

@@ -6,8 +6,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.position.by_offset import ByOffset
 from regard.position.contract import Position
-from regard.position.relative import offsets
+from regard.position.relative import check_both, offsets
 
 
 class Shaw(Position):
@@ -35,9 +36,15 @@ class Shaw(Position):
         q_positions: Int[Tensor, "#B Q"],
         k_positions: Int[Tensor, "#B K"],
     ) -> Float[Tensor, "B H Q K"]:
-        met = q @ self.keys.to(q.dtype).T * self.scale  # (B, H, Q, R)
+        met = self._met(q)
         rows = self.rows(q_positions, k_positions)[:, None]
         return met.gather(-1, rows.expand(*met.shape[:3], -1))
+
+    def by_offset(
+        self, q: Float[Tensor, "B H Q E"], q_positions: Int[Tensor, "#B Q"], k_positions: Int[Tensor, "#B K"]
+    ) -> ByOffset:
+        check_both(q_positions, k_positions)
+        return ByOffset(q_positions, k_positions, self._met(q))
 
     def pool(
         self,
@@ -56,3 +63,6 @@ class Shaw(Position):
         """Gives the row of the table for each pair."""
         m = self.max_distance
         return offsets(q_positions, k_positions).clamp(-m, m) + m
+
+    def _met(self, q: Tensor) -> Tensor:
+        return q @ self.keys.to(q.dtype).T * self.scale  # (B, H, Q, R)

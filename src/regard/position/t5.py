@@ -7,8 +7,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.config import choose
+from regard.position.by_offset import ByOffset
 from regard.position.contract import Position
-from regard.position.relative import offsets
+from regard.position.relative import check_both, offsets
 
 BOTH_WAYS = {"both": True, "past": False}
 
@@ -55,3 +56,10 @@ class T5(Position):
     ) -> Float[Tensor, "#B H Q K"]:
         buckets = self.buckets(offsets(q_positions, k_positions))
         return self.table.to(q.dtype)[buckets].permute(0, 3, 1, 2)
+
+    def by_offset(
+        self, q: Float[Tensor, "B H Q E"], q_positions: Int[Tensor, "#B Q"], k_positions: Int[Tensor, "#B K"]
+    ) -> ByOffset:
+        check_both(q_positions, k_positions)
+        entries = self.buckets(torch.arange(-self.max_distance, self.max_distance + 1, device=q.device))
+        return ByOffset(q_positions, k_positions, self.table[entries].T[None, :, None])  # (1, H, 1, W)

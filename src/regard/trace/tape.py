@@ -15,6 +15,7 @@ from regard.attention import Attention
 from regard.model import MultiHeadAttention
 from regard.model.heads import split_heads
 from regard.model.residual import Residual
+from regard.position import ByOffset
 from regard.trace.flow import Flow
 from regard.trace.private import private_copy
 from regard.trace.recorded import RecordedLook
@@ -43,6 +44,7 @@ class Heard:
         first = self.calls[0]
         q, out = torch.cat([call["q"] for call in self.calls], dim=2), torch.cat(self.outputs, dim=2)
         bias = first["bias"]
+        bias = bias.written_out(q.dtype) if isinstance(bias, ByOffset) else bias
         q_kept, k_kept, v_kept, out_kept = (kept(x[0]) for x in (q, first["k"], first["v"], out))
         attention = deepcopy(private_copy(self.attention)).requires_grad_(False).to("cpu", q_kept.dtype)
         seen = (attention, q_kept, k_kept, v_kept, first["mask"], None if bias is None else kept(bias[0]), out_kept)

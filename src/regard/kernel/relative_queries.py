@@ -159,11 +159,12 @@ def _clear(spots, base, end, low_tile, end_tile, WANTED: tl.constexpr, COLS: tl.
 @triton.jit
 def _keep(spots, d_scores, lefts, col, base, end, LEARNS: tl.constexpr, PLAIN: tl.constexpr):
     """Writes a tile of the strip; one beyond it, which was looked at for its forbidden pairs, counts as far."""
-    if LEARNS:
-        if PLAIN or ((col >= base) & (col < end)):
+    if LEARNS and PLAIN:
+        tl.store(spots, d_scores)
+    elif LEARNS:
+        if (col >= base) & (col < end):
             tl.store(spots, d_scores)
-        if not PLAIN:
-            lefts += tl.where(col < base, tl.sum(d_scores.to(tl.float32), 1), 0.0)
+        lefts += tl.where(col < base, tl.sum(d_scores.to(tl.float32), 1), 0.0)
     return lefts
 
 

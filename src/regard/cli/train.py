@@ -53,15 +53,19 @@ def train(
 
 @app.command()
 def average(
-    run: Annotated[Path, typer.Argument(help="A run's folder.")],
+    runs: Annotated[list[Path], typer.Argument(help="A run's folder, or several runs or models of one shape.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the mean model.")],
-    last: Annotated[int, typer.Option(help="How many of the newest checkpoints.")] = 5,
+    last: Annotated[int, typer.Option(help="How many of the newest checkpoints of a single run.")] = 5,
+    shares: Annotated[list[float] | None, typer.Option(help="Of each of several models; 1 in all.")] = None,
 ) -> None:
-    """Makes a model that is the mean of a run's last checkpoints."""
-    from regard.train.average import average_run
+    """Makes a model that is the mean of a run's last checkpoints, or of several models that grew from one another."""
+    from regard.train.average import average_models, average_run
 
-    n = average_run(run, out, last)
-    say(f"mean of {n} checkpoints saved in {escaped(str(out))}")
+    if len(runs) == 1:
+        n = average_run(runs[0], out, last)
+        return say(f"mean of {n} checkpoints saved in {escaped(str(out))}")
+    average_models(runs, shares or [1 / len(runs)] * len(runs), out)
+    return say(f"mean of {len(runs)} models saved in {escaped(str(out))}")
 
 
 def _drawing(out: Path) -> Any:

@@ -6,7 +6,7 @@ import torch
 from regard.build import build_model
 from regard.config import ModelSettings, preset, settings
 from regard.text.store import IdStore, write_store
-from regard.train.vectors import start_from_vectors
+from regard.train.vectors import fill_table, start_from_vectors
 from tests.parts import exactly
 
 V = 40
@@ -60,3 +60,17 @@ def test_pieces_that_stand_together_come_to_lie_together(store):
 def test_an_unknown_method_is_refused(store):
     with pytest.raises(ValueError, match="unknown vectors 'skipgram': did you mean 'skip_gram'"):
         start_from_vectors(make_model("all"), store, "skipgram", seed=3)
+
+
+@pytest.mark.gpu
+def test_a_table_on_a_gpu_is_filled_there():
+    table = torch.zeros(12, 8, device="cuda")
+    store = [[4, 5, 6], [5, 6, 7], [4, 7, 5]] * 20
+
+    class Said:
+        def __iter__(self):
+            return iter([[str(i) for i in row] for row in store])
+
+    fill_table(table, Said(), "skip_gram", seed=0)
+    assert table[4:8].abs().amin().item() > 0.0
+    assert table[:4].abs().amax().item() == 0.0

@@ -52,5 +52,5 @@ def fill_table(table: Tensor, sentences: Sentences, method: str, seed: int) -> N
     vectors = torch.tensor(learned.wv.vectors)
     vectors -= vectors.mean(dim=0)  # what all have in common tells nothing, and can be most of their length
     with torch.no_grad():
-        rows = torch.tensor([int(str(word)) for word in learned.wv.index_to_key])
-        table[rows] = (vectors * (width**-0.5 / vectors.std())).to(table.dtype)
+        rows = torch.tensor([int(str(word)) for word in learned.wv.index_to_key], device=table.device)
+        table[rows] = (vectors * (width**-0.5 / vectors.std())).to(table)

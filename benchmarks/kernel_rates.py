@@ -47,10 +47,3 @@ def product_rate() -> float:
     """Measures the operations a second of a large product in bfloat16."""
     product, flops = large_product("cuda", torch.bfloat16)
     return flops / interleave({"product": product}, "cuda", 0.5, least=10)["product"].median
-
-
-def copy_rate() -> float:
-    """Measures the bytes a second, read or written, of a large copy."""
-    a = torch.randn(2**29, device="cuda")
-    b = torch.empty_like(a)
-    return 2 * a.numel() * 4 / interleave({"copy": lambda: b.copy_(a)}, "cuda", 0.5, least=10)["copy"].median

@@ -16,8 +16,8 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from kernel_rates import copy_rate, product_rate, tanh_rates
-from measure import extra_memory, interleave
+from kernel_rates import product_rate, tanh_rates
+from measure import copy_rate, extra_memory, interleave
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
@@ -265,11 +265,13 @@ def main() -> None:
     rates = {"tanh": tanh_rates(), "product": product_rate(), "copy": copy_rate()}
     keep("rates", rates)
     console.print(rates)
+    of_additive = limits_of_additive(rates["tanh"]["f32"])
+    of_relative = limits_of_relative(rates["product"], rates["copy"])
+    keep("limits", {"additive": of_additive, "t5": of_relative, "alibi": of_relative})
     attention, inputs = additive_inputs(*ADDITIVE, torch.bfloat16)
     found = timed(additive_versions(attention), inputs, list(attention.parameters()), given.seconds)
     keep("additive", found)
-    limits = limits_of_additive(rates["tanh"]["f32"])
-    show(console, "Additive, batch {}, {} long, hidden {}".format(*ADDITIVE), found, limits)
+    show(console, "Additive, batch {}, {} long, hidden {}".format(*ADDITIVE), found, of_additive)
     B, H, n, E = RELATIVE
     schemes = {"t5": T5(H), "alibi": ALiBi(H), "shaw": Shaw(E)}
 
@@ -277,8 +279,7 @@ def main() -> None:
         scheme = schemes[name].to(DEVICE)
         found = timed(ways(scheme, n), relative_inputs(*RELATIVE), list(scheme.parameters()), given.seconds)
         keep(name, record.get(name, {}) | found)
-        limits = limits_of_relative(rates["product"], rates["copy"])
-        show(console, f"{name}, batch {B}, {H} heads, {n} long, {E} wide", found, limits)
+        show(console, f"{name}, batch {B}, {H} heads, {n} long, {E} wide", found, of_relative)
 
     def over_lengths() -> None:
         rows = growth(0.1, end)

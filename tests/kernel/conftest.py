@@ -9,6 +9,10 @@ import torch
 
 import regard.attention  # noqa: F401
 
+ATTENTION = ("additive_attention", "relative_attention")
+DECODING = ("beams", "few_rows", "join_norm", "likeliest", "look_across", "look_back")
+KERNELS = ATTENTION + DECODING
+
 # Read when the kernels are first imported, which no other test does on a machine without a GPU.
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
@@ -19,7 +23,7 @@ def import_kernels() -> None:
     hooks = [finder for finder in sys.meta_path if type(finder).__module__.startswith("jaxtyping")]
     sys.meta_path[:] = [finder for finder in sys.meta_path if finder not in hooks]
     try:
-        for name in ("additive_attention", "relative_attention"):
+        for name in KERNELS:
             importlib.import_module(f"regard.kernel.{name}")
     finally:
         sys.meta_path[:0] = hooks

@@ -110,7 +110,9 @@ class TestOnGPU:
     @pytest.mark.parametrize("sizes", [(2, 2, 200, 333, 128, 64), (1, 1, 129, 97, 256, 256)])
     def test_larger_tiles(self, sizes):
         mask = padding([sizes[3] - 9] * sizes[0], sizes[3]) & causal(offset=20)
-        agree(kernel(mask, "cuda", True), definition(mask), inputs(*sizes), "cuda", torch.bfloat16)
+        given = inputs(*sizes)
+        given[2] /= sizes[4] ** 0.5  # as models begin: else the errors of so many tanhs add up to a score's
+        agree(kernel(mask, "cuda", True), definition(mask), given, "cuda", torch.bfloat16)
 
     def test_the_part_says_which_kernel_runs_and_obeys_exact(self):
         q = torch.randn(2, 1, 64, 32, device="cuda")

@@ -3,7 +3,8 @@
 Additive attention computes a tanh for each query, key and hidden unit: its ceiling is the rate of the GPU's tanh, which
 is measured here. A forward pass needs one of each, a backward pass two. Attention with a bias by offset does 4·Q·K·E
 operations forward and 10·Q·K·E backward for each head: its ceiling is the rate of a large matrix product. What it must
-move at least are queries, keys, values, output and their gradients, once each.
+move at least are queries, keys, values, output and their gradients, once each. Keys so far that ALiBi leaves them less
+than 2⁻³² of the largest weight are not looked at; how many those are depends on the data, here drawn from a normal law.
 """
 
 import argparse
@@ -264,7 +265,6 @@ def main() -> None:
 
     rates = {"tanh": tanh_rates(), "product": product_rate(), "copy": copy_rate()}
     keep("rates", rates)
-    console.print(rates)
     of_additive = limits_of_additive(rates["tanh"]["f32"])
     of_relative = limits_of_relative(rates["product"], rates["copy"])
     keep("limits", {"additive": of_additive, "t5": of_relative, "alibi": of_relative})

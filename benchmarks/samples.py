@@ -33,7 +33,8 @@ def main() -> None:
     head = (
         "# Samples\n\nThe sentence of the demo and the first "
         f"{chosen.n} of the Tatoeba test (Simplified), unselected, as the bundled models translate them with\nbeam 5. "
-        "No sentence of the test, and not the demo's, is in their training text.\n\n"
+        "No sentence of the test, and not the demo's, is in their training text; the demo's name took part in\n"
+        "the choice of `zh-en` (docs/log.md).\n\n"
         f"```sh\n{COMMAND}\n```\n\n"
     )
     backwards = [(tgt, src) for src, tgt in pairs]

@@ -1,5 +1,7 @@
 """Learning a task in several ways: a planted rule is found where it can be, and nowhere else."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -7,6 +9,7 @@ from regard.study.bound import best_possible
 from regard.study.task import Examples
 from regard.study.task_study import conclude
 from regard.study.told import read_told, tell
+from regard.study.trial_jobs import run_beside
 from regard.study.trials import accuracy, make_model, read, run_trial, run_trials
 
 from .planted import SETTINGS, planted
@@ -29,6 +32,26 @@ def test_the_rule_is_found_where_the_column_is_told_and_nowhere_else(found):
     assert row.test.mean <= row.bound < 0.7 and none.test.mean <= none.bound < 0.7
     assert whole.bound == 1.0
     assert study.chance == 0.5 and study.row("none") is none and study.row("alibi") is None
+
+
+def test_trials_in_processes_of_their_own_find_the_same(found):
+    task, trials, _ = found
+    wanted = {(trial.told, trial.seed): (trial, model) for trial, model in trials}
+    told = list({trial.told: None for trial, _ in trials})[:1]
+    beside = list(run_beside(task, told, SETTINGS, [0, 1], CPU, 2))
+    assert sorted(trial.seed for trial, _ in beside) == [0, 1]
+    for trial, model in beside:
+        alone, its_model = wanted[trial.told, trial.seed]
+        assert (trial.valid, trial.test, trial.parameters) == (alone.valid, alone.test, alone.parameters)
+        for a, b in zip(model.parameters(), its_model.parameters(), strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)  # as near as one thread and several come
+
+
+def test_a_trial_that_fails_is_named(found):
+    task, _, _ = found
+    wrong = replace(SETTINGS, learn=replace(SETTINGS.learn, lr=-1.0))
+    with pytest.raises(RuntimeError, match="learning none with seed 7 ended with exit code 1"):
+        list(run_beside(task, [read_told("none", task.axes)], wrong, [7], CPU, 1))
 
 
 def test_shuffling_tells_sets_from_grids(found):

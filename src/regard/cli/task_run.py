@@ -56,17 +56,21 @@ class Show:
 def learn_task(
     task: "Task", ways: Sequence[str], settings: "TaskSettings", seeds: range, device: str, show: Sequence[int]
 ) -> "TaskStudy":
-    """Learns a task in every way with every seed, under a bar."""
+    """Learns a task in every way with every seed, as many at once as the machine can, under a bar."""
+    from regard.study.crew import at_once
     from regard.study.task_study import conclude
     from regard.study.told import read_told
-    from regard.study.trials import run_trials
+    from regard.study.trial_jobs import run_beside
     from regard.train.run import choose_device
 
     if not seeds:
         raise ValueError("--seeds must be 1 or more, got 0")
     told = [read_told(way, task.axes) for way in ways]
-    trials = run_trials(task, told, settings, seeds, choose_device(device))
-    return conclude(task, settings, list(with_bar(trials, len(told) * len(seeds), "learning")), show)
+    chosen = choose_device(device)
+    trials = run_beside(task, told, settings, seeds, chosen, at_once(chosen.type))
+    found = list(with_bar(trials, len(told) * len(seeds), "learning"))
+    found.sort(key=lambda each: (told.index(each[0].told), each[0].seed))
+    return conclude(task, settings, found, show)
 
 
 def hand_over(study: "TaskStudy", wishes: Wishes, show: Show) -> None:

@@ -7,7 +7,8 @@ written out in full needs memory as n², what is fused as n.
 One call is forward and backward of attention alone, by the layer's own way but without its projections: heads side by
 side, gradients for queries, keys, values and all that learns. Sizes double; each path stops where the next size would
 take more than the given seconds or memory, and says so. On a CPU one thread works, and seconds are those in which the
-core worked for this process, for the limit too; on a GPU calls are queued between two events. Memory is the highest
+core worked for this process, for the limit too; on a GPU a call is a captured graph, since from Python small sizes
+would all take as long as their launches, and replays are queued between two events. Memory is the highest
 point of one call beyond what was there before it. Beside each median the fastest and the slowest repeat are kept.
 Exponents are fitted to the last three sizes; on a CPU tensors of more than 32 MiB are asked from the system anew at
 each call, which makes what is written out in full grow faster than its products do.
@@ -31,6 +32,7 @@ from torch import Tensor, nn
 
 from regard.build import build_heads
 from regard.config import HeadsSettings, PartSettings
+from regard.decode.conveyor import captured
 from regard.mask import Mask, causal
 from regard.model import MultiHeadAttention
 from regard.model.heads import merge_heads, split_heads
@@ -155,10 +157,11 @@ def make_step(task: Task, device: torch.device) -> Step:
 
 
 def queued(step: Step, seconds: float) -> Timing:
-    """Times calls on a GPU, several between two events, so that the device never waits for one to be measured."""
-    first = _events(step, 2) / 2
+    """Times replays on a GPU, several between two events, so that the device never waits for one to be measured."""
+    graph, _ = captured(step)
+    first = _events(graph.replay, 2) / 2
     n = max(1, min(200, int(seconds / 5 / first)))
-    taken = [_events(step, n) / n for _ in range(5)]
+    taken = [_events(graph.replay, n) / n for _ in range(5)]
     return Timing(statistics.median(taken), min(taken), max(taken))
 
 

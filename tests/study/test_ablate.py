@@ -35,6 +35,7 @@ from ..train.tiny import TABLES, reversals, write_tsv
 from .jobs import note
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "study" / "ablation.toml"
+VECTORS = RECIPE.with_name("vectors.toml")
 BASE = merged(TABLES, {"data": {"train": ["t.tsv"]}, "train": {"max_epochs": "none", "patience": "none"}})
 ROTARY = {"name": "rotary", "part": "position", "set": ["model.position.name=rotary"]}
 
@@ -128,8 +129,14 @@ def test_the_recipe_exchanges_every_part_that_is_asked_for():
     assert {made.model.norm for made in found} == {"layer", "rms", "batch"}
     assert {made.model.norm_place for made in found} == {"before", "after"}
     assert {made.model.n_heads for made in found} == {1, 2, 4, 8, 16}
-    assert {made.train.vectors for made in found} == {"random", "skip_gram", "cbow"}
     assert any(made.model.position.options.get("join") == "concatenate" for made in found)
+
+
+def test_vectors_have_a_recipe_of_their_own_with_the_same_base():
+    found = [variant.settings for variant in read_plan(VECTORS, None).variants]
+    assert [made.train.vectors for made in found] == ["random", "skip_gram", "cbow"]
+    assert found[0] == read_plan(RECIPE, None).variants[0].settings
+    assert "regard study ablate recipes/study/vectors.toml" in VECTORS.read_text()
 
 
 def row(variant="baseline", seed=0, bleu=10.0, loss=1.0, **more):

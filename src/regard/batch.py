@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 import torch
@@ -151,8 +152,10 @@ def _padded(sentences: Sequence[Ids], head: list[int], tail: list[int], width: i
     if longest > width:
         raise ValueError(f"a sentence of {longest} ids does not fit a batch {width} wide")
     ids = np.full((len(sentences), width), PAD, dtype=np.int64)
-    for row, sentence, length in zip(ids, sentences, lengths, strict=True):
-        row[:length] = np.concatenate([head, sentence, tail])
+    ids[:, : len(head)] = head
+    columns, ends = np.arange(width), lengths[:, None] - len(tail)
+    ids[(columns >= len(head)) & (columns < ends)] = np.fromiter(chain.from_iterable(sentences), np.int64)
+    np.put_along_axis(ids, ends + np.arange(len(tail)), np.array([tail]), axis=1)
     return torch.from_numpy(ids), torch.from_numpy(lengths)
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.batch import EOS
-from regard.decode.beams import Beams
+from regard.decode.beams import Beams, Record
 from regard.model import slotted as plain
 from regard.model.choices import Choices
 from regard.model.norm import LayerNorm, RMSNorm
@@ -55,14 +55,20 @@ def test_look_across(N, S, H, E):
 
 
 @pytest.mark.parametrize(("R", "V", "k"), [(3, 5000, 6), (2, 9, 6), (1, 2048, 2), (2, 4097, 9)])
-def test_likeliest_tokens(R, V, k):
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("shift", [0.0, -50.0, 50.0])
+def test_likeliest_tokens(R, V, k, dtype, shift):
     from regard.kernel.likeliest import likeliest_tokens
 
-    logits = torch.randn(R, V) * 3
-    want = plain.likeliest_tokens(logits.clone(), k, EOS)
+    logits = (torch.randn(R, V) * 3 + shift).to(dtype)
+    known = logits.float().log_softmax(-1)
+    known[:, :EOS] = -torch.inf
     gains, tokens = (x.cpu() for x in likeliest_tokens(*moved(logits), k, EOS))
-    torch.testing.assert_close(gains, want.gains, rtol=1e-5, atol=1e-5)
-    assert torch.equal(tokens, want.tokens)
+    torch.testing.assert_close(gains, known.sort(descending=True).values[:, :k], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(gains, known.gather(1, tokens), rtol=1e-5, atol=1e-5)
+    assert all(len(set(row)) == k for row in tokens.tolist())
+    among_equals = known.sort(descending=True, stable=True).indices[:, :k]  # the first is taken
+    assert torch.equal(tokens, among_equals)
 
 
 def test_tokens_below_the_least_are_never_among_them():
@@ -148,6 +154,7 @@ def _compare(b, beams, slots, there, in_slots):
     age, held = int(slots.ages[b]), beams.totals[b] > -torch.inf
     assert torch.equal(there.tokens.cpu()[b, held], beams.tokens[b, held])
     assert torch.equal(in_slots.ancestors.cpu()[b, held, : age + 1], slots.ancestors[b, held, : age + 1])
-    for name, want in vars(beams.record).items():
+    for name in Record.WHOLE + Record.REAL:
+        want = getattr(beams.record, name)
         real = (beams.record.end_totals if name.startswith("end") else beams.record.totals)[b, age - 1] > -torch.inf
         torch.testing.assert_close(getattr(there.record, name).cpu()[b, age - 1, real], want[b, age - 1, real])

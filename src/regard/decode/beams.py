@@ -1,5 +1,6 @@
 """Beam search whose every decision stays on the device: tensors of fixed shape, changed in place."""
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -11,11 +12,13 @@ from regard.model.choices import Choices
 class Record:
     """What was decided at each age: who goes on with which token, and who ended there."""
 
+    WHOLE, REAL = ("tokens", "parents", "end_parents"), ("gains", "end_gains", "totals", "end_totals")
+
     def __init__(self, B: int, T: int, N: int, device: torch.device):
-        whole, real = {"dtype": torch.int32, "device": device}, {"dtype": torch.float64, "device": device}
-        self.tokens, self.parents, self.end_parents = (torch.zeros(B, T, N, **whole) for _ in range(3))
-        self.gains, self.end_gains = (torch.zeros(B, T, N, **real) for _ in range(2))
-        self.totals, self.end_totals = (torch.zeros(B, T, N, **real) for _ in range(2))  # −∞ where nothing ended
+        self.whole = torch.zeros(len(self.WHOLE), B, T, N, dtype=torch.int32, device=device)
+        self.real = torch.zeros(len(self.REAL), B, T, N, dtype=torch.float64, device=device)
+        self.tokens, self.parents, self.end_parents = self.whole.unbind()
+        self.gains, self.end_gains, self.totals, self.end_totals = self.real.unbind()  # −∞ where nothing ended
 
     def write(self, ages: Int[Tensor, " B"], **columns: Tensor) -> None:
         """Writes one column of each of these, at each sentence's age."""
@@ -25,9 +28,10 @@ class Record:
             kept: Tensor = getattr(self, name)
             kept.scatter_(1, at, column[:, None].to(kept.dtype))
 
-    def take(self, places: Int[Tensor, " M"], T: int) -> dict[str, Tensor]:
-        """Gives what was written at some places, up to an age."""
-        return {name: kept[places, :T].cpu() for name, kept in vars(self).items()}
+    def take(self, places: Int[Tensor, " M"], T: int) -> dict[str, np.ndarray]:
+        """Gives what was written at some places, up to an age, in two copies."""
+        whole, real = (kept[:, places, :T].cpu().numpy() for kept in (self.whole, self.real))
+        return dict(zip(self.WHOLE + self.REAL, [*whole, *real], strict=True))
 
 
 class Beams:

@@ -24,23 +24,46 @@ REFILL = 8  # sentences begin when this share of the slots is free: reading few 
 KEPT = 3  # conveyors of different sizes that a model keeps
 
 
-class OneSource:
-    """Reads one source of up to S tokens by a captured graph: someone waits for what comes alone."""
+class Reader:
+    """Reads sources of up to S tokens: on a GPU by captured graphs, for a few numbers of sentences up to B.
 
-    def __init__(self, model: SlottedTransformer, S: int):
+    A graph is made when a number comes for the second time, since that takes as long as reading a few times.
+    """
+
+    def __init__(self, model: SlottedTransformer, B: int, S: int):
+        self.model, self.S = model, S
+        self.sizes = [B >> halvings for halvings in (3, 2, 1, 0) if B >> halvings]
+        self.asked: set[int] = set()
+        self.graphs: dict[int, SourceGraph] = {}
+
+    def __call__(self, src: Source) -> Float[Tensor, "M S L 2 D"]:
+        size = next(size for size in self.sizes if size >= len(src.lengths))
+        if not self.model.words.is_cuda or size not in self.asked:
+            self.asked.add(size)
+            return self.model.read(src.to(self.model.words.device))
+        if size not in self.graphs:
+            self.graphs[size] = SourceGraph(self.model, size, self.S)
+        return self.graphs[size](src)
+
+
+class SourceGraph:
+    """Reads B sources, or fewer, by one captured graph."""
+
+    def __init__(self, model: SlottedTransformer, B: int, S: int):
         device = model.words.device
-        self.ids, self.lengths = torch.full((1, S), EOS, device=device), torch.ones(1, dtype=torch.long, device=device)
+        self.ids, self.lengths = torch.full((B, S), EOS, device=device), torch.ones(B, dtype=torch.long, device=device)
 
         def read() -> Tensor:
             return model.read(padded_source(self.ids, self.lengths, full=False))
 
         self.graph, self.across = captured(read)
 
-    def __call__(self, src: Source) -> Float[Tensor, "1 S L 2 D"]:
-        self.ids.zero_()[:, : src.ids.shape[1]] = src.ids
-        self.lengths.copy_(src.lengths)
+    def __call__(self, src: Source) -> Float[Tensor, "M S L 2 D"]:
+        M, S = src.ids.shape
+        self.ids.zero_()[:M, :S] = src.ids
+        self.lengths.fill_(1)[:M] = src.lengths
         self.graph.replay()
-        return self.across
+        return self.across[:M]
 
 
 class Conveyor:
@@ -59,7 +82,7 @@ class Conveyor:
         self.left = np.zeros(B, np.int64)  # steps that each may still take
         self.on_gpu = device.type == "cuda"
         self.graph = captured(self._step)[0] if self.on_gpu else None
-        self.one: OneSource | None = None
+        self.read = Reader(model, B, S)
 
     @property
     def free(self) -> list[int]:
@@ -75,11 +98,11 @@ class Conveyor:
     def begin(self, sentences: Sequence[int], ids: Sequence[Ids]) -> None:
         """Lets sentences begin in free slots."""
         device = self.model.words.device
-        src = make_source(ids).to(device)
+        src = make_source(ids)
         limits = max_lengths(self.model, src, self.settings, make_prefix(None, len(ids)))
         free = self.free[: len(ids)]
         places = torch.tensor(free, device=device)
-        self.slots.begin(places, self._read(src), src.lengths)
+        self.slots.begin(places, self.read(src), src.lengths.to(device))
         self.beams.begin(places, torch.from_numpy(limits).to(device))
         self.sentences |= dict(zip(free, sentences, strict=True))
         self.left[free] = limits
@@ -94,19 +117,17 @@ class Conveyor:
                 self.graph.replay()
         self.left = np.maximum(self.left - n_steps, 0)
 
-    def take(self) -> Iterator[tuple[int, list[Hypothesis]]]:
+    def take(self) -> list[tuple[int, list[Hypothesis]]]:
         """Gives the sentences that are over, whose slots are free then."""
         over = self.beams.over.cpu().numpy()
         places = [place for place in self.sentences if over[place]]
         if not places:
-            return
+            return []
         at = torch.tensor(places, device=self.beams.over.device)
         lengths = self.slots.ages[at].cpu().numpy()
-        written = self.beams.record.take(at, int(lengths.max()))
-        found = best_hypotheses({name: x.numpy() for name, x in written.items()}, lengths, self.settings)
+        found = best_hypotheses(self.beams.record.take(at, int(lengths.max())), lengths, self.settings)
         self.left[places] = 0
-        for place, hypotheses in zip(places, found, strict=True):
-            yield self.sentences.pop(place), hypotheses
+        return [(self.sentences.pop(place), hypotheses) for place, hypotheses in zip(places, found, strict=True)]
 
     def _step(self) -> None:
         said = self.model.say(self.beams.tokens, self.slots, self.codes, self.k)
@@ -115,12 +136,6 @@ class Conveyor:
 
             return advance(self.beams, self.slots, said.gains, said.tokens)
         return self.slots.go_on(*self.beams.advance(said, self.slots.ages))
-
-    def _read(self, src: Source) -> Float[Tensor, "M S L 2 D"]:
-        if not self.on_gpu or len(src.lengths) > 1:
-            return self.model.read(src)
-        self.one = self.one or OneSource(self.model, self.slots.across.shape[1])
-        return self.one(src)
 
 
 Made = TypeVar("Made")
@@ -142,7 +157,6 @@ def captured(make: Callable[[], Made]) -> tuple[torch.cuda.CUDAGraph, Made]:
     return graph, made
 
 
-@torch.inference_mode()
 def search_all(
     model: SlottedTransformer, sentences: Sequence[Ids], settings: DecodeSettings
 ) -> Iterator[tuple[int, list[Hypothesis]]]:
@@ -156,14 +170,20 @@ def search_all(
         waiting.setdefault(room(len(sentences[i]) + 1, LEAST_SOURCE), []).append(i)
     for S, line in waiting.items():
         conveyor = _conveyor(model, S, len(line), settings)
-        B = len(conveyor.left)
         while line or conveyor.sentences:
-            n_free = B - len(conveyor.sentences)
-            if line and (n_free * REFILL >= B or not conveyor.sentences):
-                some, line = line[:n_free], line[n_free:]
-                conveyor.begin(some, [sentences[i] for i in some])
-            conveyor.run()
-            yield from conveyor.take()
+            yield from _turn(conveyor, line, sentences)
+
+
+@torch.inference_mode()
+def _turn(conveyor: Conveyor, line: list[int], sentences: Sequence[Ids]) -> list[tuple[int, list[Hypothesis]]]:
+    """Lets the next of a line begin where enough slots are free, takes some steps, and gives what is over."""
+    n_free, n_slots = len(conveyor.left) - len(conveyor.sentences), len(conveyor.left)
+    if line and (n_free * REFILL >= n_slots or not conveyor.sentences):
+        some = line[:n_free]
+        del line[:n_free]
+        conveyor.begin(some, [sentences[i] for i in some])
+    conveyor.run()
+    return conveyor.take()
 
 
 def room(n: int, least: int) -> int:
@@ -171,6 +191,7 @@ def room(n: int, least: int) -> int:
     return max(least, 1 << (n - 1).bit_length())
 
 
+@torch.inference_mode()
 def _conveyor(model: SlottedTransformer, S: int, n_sentences: int, settings: DecodeSettings) -> Conveyor:
     """Gives a conveyor for sources of up to S tokens: one of before, where it has the size."""
     most = 1 << max(0, (settings.batch_tokens // S).bit_length() - 1)

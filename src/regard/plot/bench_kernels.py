@@ -27,7 +27,11 @@ def kernels_section(record: Record) -> Section:
         rows = [Row(version, _cells(row, limits)) for version, row in versions.items() if version != PLAIN]
         found += contests(f"kernel, {name}, forward, ms", rows, 0, LEAST)
         found += contests(f"kernel, {name}, with backward, ms", rows, 1, LEAST)
-        notes += [f"{name}, {version}: {row['failed']}" for version, row in versions.items() if row.get("failed")]
+        notes += [
+            f"{name}, {version}: {row['failed'].splitlines()[0]}"
+            for version, row in versions.items()
+            if row.get("failed")
+        ]
     panels += growth_panels(record.get("growth", {}))
     if record.get("accuracy"):
         tables.append(accuracy_table(record["accuracy"]))

@@ -62,7 +62,7 @@ SETTINGS = {
     "cuda": ComplexitySettings(
         by_n=Sweep("n", (1024, 2048, 4096, 8192, 16384, 32768), other=256, batch=4),
         by_d=Sweep("d", (256, 512, 1024, 2048, 4096, 8192, 16384), other=1024, batch=16),
-        race=Race("small", lengths=(16, 32, 64, 128, 256), slots=16384),
+        race=Race("small", lengths=(16, 32, 64, 128), slots=16384),
         most=6e13,
         last=3,
     ),

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from regard.batch import BOS, EOS, Batch, Shape, pack
 from regard.build import build_model
@@ -55,7 +56,8 @@ class Stepwise(nn.Module):
         self.smoothing = smoothing
 
     def forward(self, batch: Batch) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-        logits = said_in_steps(self.model, batch)
+        with sdpa_kernel(SDPBackend.MATH):  # others make a plan for each number of keys, which takes longer than a step
+            logits = said_in_steps(self.model, batch)
         return smoothed_cross_entropy(logits, batch.tgt.say, batch.tgt.real, self.smoothing)
 
 

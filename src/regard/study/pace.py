@@ -24,6 +24,8 @@ from regard.train.step import make_optimiser
 
 FIRST_PIECE = 4  # ids below are PAD, UNK, BOS and EOS
 WARM = 3  # steps until a GPU has captured a shape
+# All but cuDNN's, which makes a plan for each number of keys: step by step there are as many as tokens.
+UNPLANNED = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class Stepwise(nn.Module):
         self.smoothing = smoothing
 
     def forward(self, batch: Batch) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-        with sdpa_kernel(SDPBackend.MATH):  # others make a plan for each number of keys, which takes longer than a step
+        with sdpa_kernel(UNPLANNED):
             logits = said_in_steps(self.model, batch)
         return smoothed_cross_entropy(logits, batch.tgt.say, batch.tgt.real, self.smoothing)
 

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from regard.batch import EOS, Batch, Source, make_source
 from regard.config import DecodeSettings
-from regard.decode import SEARCH
+from regard.decode import SEARCH, compiled
 from regard.model import Seq2Seq, State, Transformer
 from regard.model.choices import Choices
+from regard.model.native import NativeTransformer
 from regard.model.swift import swift
 from regard.native import UnavailableError, open_library
 
@@ -49,15 +50,20 @@ class Endless(Seq2Seq):
 
 
 def decode_regard(model: Seq2Seq, beam: int) -> Decode:
-    """Makes the call that decodes batches with one of our models."""
-    endless = Endless(model).eval()
-    search = SEARCH["greedy" if beam == 1 else "beam"]
+    """Makes the call that decodes batches with one of our models, compiled ones without Python."""
+    endless, method = Endless(model).eval(), "greedy" if beam == 1 else "beam"
+    if isinstance(model, NativeTransformer):
+        model.least = EOS + 1
 
     def call(tasks: list[Task]) -> list[list[list[int]]]:
         written = []
         for task in tasks:
-            settings = DecodeSettings(beam=beam, max_ratio=0.0, max_extra=task.n_tokens)
-            found = search(endless, make_source(task.sources), settings, None)
+            settings = DecodeSettings(method=method, beam=beam, max_ratio=0.0, max_extra=task.n_tokens)
+            src = make_source(task.sources)
+            if isinstance(model, NativeTransformer):
+                found = compiled.search(model, src, settings)
+            else:
+                found = SEARCH[method](endless, src, settings, None)
             written.append([hypotheses[0].ids for hypotheses in found])
         return written
 

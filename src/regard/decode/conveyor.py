@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard.batch import EOS, Ids, Source, make_source, padded_source
 from regard.config import DecodeSettings
-from regard.decode.beam import check
+from regard.decode import beam, greedy
 from regard.decode.beams import Beams
 from regard.decode.hypothesis import Hypothesis
 from regard.decode.limits import max_lengths
@@ -164,7 +164,7 @@ def search_all(
 
     What is found is what `greedy.search` and `beam.search` find, up to rounding.
     """
-    check(settings)
+    (greedy if settings.method == "greedy" else beam).check(settings)
     waiting: dict[int, list[int]] = {}  # by the room that the source needs
     for i in sorted(range(len(sentences)), key=lambda i: -len(sentences[i])):
         waiting.setdefault(room(len(sentences[i]) + 1, LEAST_SOURCE), []).append(i)

@@ -10,17 +10,18 @@ import regard
 from regard.batch import make_source
 from regard.checkpoint import Checkpoint
 from regard.config import DecodeSettings, choose
-from regard.decode import SEARCH
+from regard.decode import SEARCH, compiled
 from regard.decode.conveyor import search_all
 from regard.decode.hypothesis import Hypothesis
 from regard.decode.sentences import sentences
 from regard.decode.translation import Translation, make_translation
 from regard.model import Seq2Seq
+from regard.model.native import NativeTransformer
 from regard.model.slotted import SlottedTransformer
 from regard.text.tokenizer import Tokenizer
 
 WINDOW = 2000  # lines that are read before they are sorted: enough for even batches, little for the memory
-SLOTTED = {"greedy", "beam"}  # searches that a GPU does without asking its host
+ALONE = {"greedy", "beam"}  # searches that a GPU, or compiled code, does without asking Python
 WRITTEN_WITHOUT_SPACES = {"zh", "zho", "cmn", "yue", "wuu", "lzh", "ja", "jpn"}
 
 Tick = Callable[[int], None]  # told how many lines more are done
@@ -150,14 +151,19 @@ class Translator:
     def _search(
         self, parts: list[list[int]], settings: DecodeSettings, prefixes: list[list[int]]
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
-        """Searches batch by batch, or on a GPU as places become free."""
-        if isinstance(self.model, SlottedTransformer) and settings.method in SLOTTED and not any(prefixes):
+        """Searches batch by batch, or on a GPU as places become free; alone where a model can."""
+        search, alone = choose(SEARCH, settings.method, "method"), settings.method in ALONE and not any(prefixes)
+        if alone and isinstance(self.model, SlottedTransformer):
             yield from search_all(self.model, parts, settings)
             return
-        device, search = next(self.model.parameters()).device, choose(SEARCH, settings.method, "method")
+        device = next(self.model.parameters()).device
         for batch in batches(parts, settings.batch_tokens):
             src = make_source([parts[i] for i in batch]).to(device)
-            yield from zip(batch, search(self.model, src, settings, [prefixes[i] for i in batch]), strict=True)
+            if alone and isinstance(self.model, NativeTransformer):
+                found = compiled.search(self.model, src, settings)
+            else:
+                found = search(self.model, src, settings, [prefixes[i] for i in batch])
+            yield from zip(batch, found, strict=True)
 
 
 def batches(parts: Sequence[Sequence[int]], batch_tokens: int) -> Iterator[list[int]]:

@@ -3,6 +3,7 @@
 from typing import Any
 from weakref import finalize
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
@@ -15,11 +16,12 @@ from regard.model.norm import LayerNorm, RMSNorm
 from regard.model.seq2seq import Seq2Seq, State
 from regard.model.transformer import Transformer
 from regard.native import Library, open_library
-from regard.native.library import Choice, Sentences, Sizes
+from regard.native.library import RECORD, Choice, Search, Sentences, Sizes
 
 NORM = {LayerNorm: 0, RMSNorm: 1}
 ACTIVATION = {F.relu: 0, F.gelu: 1, F.silu: 2}
 PRECISION = {"float32": 0, "int8": 1}
+WHOLE = ("tokens", "parents", "end_parents")  # what of the record of a search is whole numbers
 
 
 class NativeState(State):
@@ -52,6 +54,8 @@ class NativeTransformer(Seq2Seq):
     In int8 each row is rounded by its own scale, for the same reason.
     """
 
+    least = EOS  # smaller tokens are never said
+
     def __init__(self, model: Transformer, precision: str, library: Library):
         super().__init__()
         self.model = model
@@ -72,6 +76,20 @@ class NativeTransformer(Seq2Seq):
 
     def plain(self) -> Seq2Seq:
         return self.model
+
+    def search(
+        self, src: Source, limits: Int[np.ndarray, " B"], N: int, n_best: int, length_penalty: float
+    ) -> tuple[dict[str, np.ndarray], Int[np.ndarray, " B"]]:
+        """Searches with N hypotheses in one call; gives the record of what was decided, and how long each became."""
+        B, T = len(limits), int(limits.max())
+        record = {name: np.empty((B, T, N), np.int32 if name in WHOLE else np.float64) for name in RECORD}
+        limits, lengths = np.ascontiguousarray(limits, np.int64), np.zeros(B, np.int64)
+        codes = self.tgt_codes.at(0, T)
+        places = (each.ctypes.data for each in (*record.values(), lengths))
+        wanted = Search(N, n_best, self.least, T, length_penalty, limits.ctypes.data, codes.data_ptr(), *places)
+        state = self.start(src, N)
+        self.library.search(state.address, wanted, torch.get_num_threads())
+        return record, lengths
 
     def features(self, batch: Batch) -> Float[Tensor, "B T D"]:
         return self.model.features(batch)
@@ -97,7 +115,7 @@ class NativeTransformer(Seq2Seq):
     ) -> tuple[Choices, NativeState]:
         state, tokens, k = _own(state, tokens), _whole(tokens), min(k, self.n_words)
         forced = None if must is None else _whole(must)
-        choice = Choice(k, EOS, None if forced is None else forced.data_ptr())
+        choice = Choice(k, self.least, None if forced is None else forced.data_ptr())
         gains, said = torch.empty(state.n_rows, k), torch.empty(state.n_rows, k, dtype=torch.int64)
         code = self.tgt_codes.at(state.length, state.length + 1)
         places = tokens.data_ptr(), code.data_ptr()

@@ -3,11 +3,12 @@
 import os
 import subprocess
 import tempfile
-from ctypes import CDLL, POINTER, Structure, byref, c_int, c_int64, c_void_p
+from ctypes import CDLL, POINTER, Structure, byref, c_double, c_int, c_int64, c_void_p
 from pathlib import Path
 
 from regard.native.compile import CompileError, cache_folder, compiled
 
+RECORD = ("tokens", "parents", "end_parents", "gains", "end_gains", "totals", "end_totals")  # as `Record` has them
 SWITCH = "REGARD_NATIVE"  # 0 in the environment leaves PyTorch to do all
 
 
@@ -33,6 +34,16 @@ class Choice(Structure):
     """What is wanted of the next tokens; `likeliest.h` has the same."""
 
     _fields_ = [("k", c_int64), ("first", c_int64), ("must", c_void_p)]
+
+
+class Search(Structure):
+    """What is wanted of a search, and where its record lies; `search.h` has the same."""
+
+    _fields_ = [
+        *((name, c_int64) for name in ("N", "n_best", "first", "T")),
+        ("length_penalty", c_double),
+        *((name, c_void_p) for name in ("limits", "codes", *RECORD, "lengths")),
+    ]
 
 
 class UnavailableError(Exception):
@@ -76,6 +87,10 @@ class Library:
         """Writes the likeliest tokens that follow, and their log-probabilities."""
         _check(self._functions.regard_likeliest(writer, tokens, code, byref(choice), threads, gains, said))
 
+    def search(self, writer: int, search: Search, threads: int) -> None:
+        """Writes all hypotheses to their ends."""
+        _check(self._functions.regard_search(writer, byref(search), threads))
+
     def reorder(self, writer: int, rows: int, n_rows: int) -> None:
         """Lets hypotheses continue others."""
         _check(self._functions.regard_reorder(writer, rows, n_rows))
@@ -93,6 +108,7 @@ SIGNATURES = {
     "regard_forget_writer": (c_void_p,),
     "regard_step": (c_void_p, c_void_p, c_void_p, c_int, c_void_p),
     "regard_likeliest": (c_void_p, c_void_p, c_void_p, POINTER(Choice), c_int, c_void_p, c_void_p),
+    "regard_search": (c_void_p, POINTER(Search), c_int),
     "regard_reorder": (c_void_p, c_void_p, c_int64),
     "regard_keep": (c_void_p, c_void_p, c_int64),
 }

@@ -1,8 +1,7 @@
 // The door: plain functions that Python calls, each telling whether it went well.
 #include <new>
 
-#include "likeliest.h"
-#include "writer.h"
+#include "search.h"
 
 using namespace regard;
 
@@ -68,6 +67,14 @@ int regard_likeliest(Writer* writer, const int64_t* tokens, const float* code, c
         const int64_t R = writer->rows(), V = writer->model().sizes.tgt_words;
         if (!known(tokens, R, V) || (choice->must && !known(choice->must, R, V))) return NO_SUCH_TOKEN;
         likeliest(writer->step(tokens, code, threads), R, V, *choice, threads, gains, said);
+        return DONE;
+    });
+}
+
+// Writes all hypotheses to their ends.
+int regard_search(Writer* writer, const Search* search, int threads) {
+    return guarded([&] {
+        search_beams(*writer, *search, threads);
         return DONE;
     });
 }

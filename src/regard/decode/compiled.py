@@ -1,0 +1,25 @@
+"""Greedy and beam search of a compiled model: one call for a batch, in which Python has nothing to do."""
+
+import torch
+
+from regard.batch import Source
+from regard.config import DecodeSettings
+from regard.decode import beam, greedy
+from regard.decode.hypothesis import Hypothesis
+from regard.decode.limits import max_lengths
+from regard.decode.prefix import make_prefix
+from regard.decode.traceback import best_hypotheses
+from regard.model.native import NativeTransformer
+
+
+@torch.inference_mode()
+def search(model: NativeTransformer, src: Source, settings: DecodeSettings) -> list[list[Hypothesis]]:
+    """Finds what `greedy.search` and `beam.search` find; threads of Python can search side by side."""
+    (greedy if settings.method == "greedy" else beam).check(settings)
+    B = len(src.lengths)
+    if B == 0:
+        return []
+    limits = max_lengths(model, src, settings, make_prefix(None, B))
+    N = 1 if settings.method == "greedy" else settings.beam
+    record, lengths = model.search(src, limits, N, settings.n_best, settings.length_penalty)
+    return best_hypotheses(record, lengths, settings)

@@ -1,0 +1,124 @@
+// Beam search from the first token to the last, as `Beams` in Python decides; beam 1 is greedy search.
+#pragma once
+
+#include <functional>
+#include <limits>
+
+#include "likeliest.h"
+#include "writer.h"
+
+namespace regard {
+
+constexpr double NOTHING = -std::numeric_limits<double>::infinity();
+constexpr int64_t BOS = 2, EOS = 3;
+
+// What is wanted, and where what was decided at each age is written, (B, T, N) each; `Record` in Python has the same.
+struct Search {
+    int64_t N, n_best, first, T;  // hypotheses, ends that are wanted, the least token that is said, the longest limit
+    double length_penalty;
+    const int64_t* limits;  // (B)
+    const float* codes;     // (T, D)
+    int32_t *tokens, *parents, *end_parents;
+    double *gains, *end_gains, *totals, *end_totals;
+    int64_t* lengths;  // (B): tokens that each had when it was over
+};
+
+// One continuation of a sentence's hypotheses.
+struct Continuation {
+    double total;
+    float gain;
+    int64_t token;
+    int32_t parent;
+};
+
+class Sentence {
+  public:
+    Sentence(const Search& search, int64_t number)
+        : search_(search), number_(number), totals_(search.N, NOTHING), standing_(search.n_best, NOTHING),
+          last_(search.N, BOS), parents_(search.N) {
+        totals_[0] = 0.0;  // all begin alike
+    }
+
+    int64_t number() const { return number_; }
+    const std::vector<int64_t>& last() const { return last_; }
+    const std::vector<int32_t>& parents() const { return parents_; }
+
+    // Goes on with the N best of k continuations of each hypothesis; tells whether the sentence is over then.
+    bool advance(const float* gains, const int64_t* tokens, int64_t k, int64_t age) {
+        find_best(gains, tokens, k);
+        const int64_t N = search_.N, column = (number_ * search_.T + age) * N;
+        for (int64_t i = 0; i < N; i++) note_end(best_[i], column + i, age + 1);
+        int64_t n = 0;
+        for (const Continuation& each : best_)
+            if (each.token != EOS && n < N) go_on(each, n, column + n), n++;
+        const double reach = search_.length_penalty > 0 ? search_.limits[number_] : age + 2;
+        const double bound = *std::max_element(totals_.begin(), totals_.end()) / std::pow(reach, search_.length_penalty);
+        return n_ended_ >= N || bound <= standing_.back() || search_.limits[number_] <= age + 1;
+    }
+
+  private:
+    // Finds the 2N best, of which at most N are ends: of equal ones the first stays first.
+    void find_best(const float* gains, const int64_t* tokens, int64_t k) {
+        all_.clear();
+        for (int64_t j = 0; j < search_.N * k; j++)
+            all_.push_back({totals_[j / k] + double(gains[j]), gains[j], tokens[j], int32_t(j / k)});
+        const auto better = [](const Continuation& a, const Continuation& b) { return a.total > b.total; };
+        std::stable_sort(all_.begin(), all_.end(), better);
+        best_.assign(all_.begin(), all_.begin() + std::min<int64_t>(2 * search_.N, all_.size()));
+    }
+
+    void note_end(const Continuation& one, int64_t at, int64_t length) {
+        const double total = one.token == EOS ? one.total : NOTHING;
+        search_.end_parents[at] = one.parent, search_.end_gains[at] = one.gain, search_.end_totals[at] = total;
+        if (total == NOTHING) return;
+        n_ended_++;
+        const double score = total / std::pow(double(length), search_.length_penalty);
+        if (score > standing_.back()) standing_.back() = score;
+        std::sort(standing_.begin(), standing_.end(), std::greater<double>());
+    }
+
+    void go_on(const Continuation& one, int64_t n, int64_t at) {
+        search_.tokens[at] = one.token, search_.parents[at] = one.parent;
+        search_.gains[at] = one.gain, search_.totals[at] = one.total;
+        totals_[n] = one.total, last_[n] = one.token, parents_[n] = one.parent;
+    }
+
+    const Search& search_;
+    const int64_t number_;
+    std::vector<double> totals_, standing_;  // of the hypotheses; the best scores of ends, largest first
+    std::vector<int64_t> last_;
+    std::vector<int32_t> parents_;
+    std::vector<Continuation> all_, best_;
+    int64_t n_ended_ = 0;
+};
+
+inline void search_beams(Writer& writer, const Search& search, int threads) {
+    const int64_t N = search.N, V = writer.model().sizes.tgt_words, D = writer.model().sizes.D;
+    const Choice choice{std::min(N + 1, V), search.first, nullptr};
+    std::vector<Sentence> sentences;
+    for (int64_t b = 0; b < writer.n_sentences(); b++) sentences.emplace_back(search, b);
+    std::vector<int64_t> tokens, rows, left, said(sentences.size() * N * choice.k);
+    std::vector<float> gains(said.size());
+    for (int64_t age = 0; !sentences.empty(); age++) {
+        tokens.clear(), rows.clear(), left.clear();
+        for (const Sentence& each : sentences) tokens.insert(tokens.end(), each.last().begin(), each.last().end());
+        const float* logits = writer.step(tokens.data(), search.codes + age * D, threads);
+        likeliest(logits, tokens.size(), V, choice, threads, gains.data(), said.data());
+        std::vector<Sentence> going;
+        for (size_t i = 0; i < sentences.size(); i++) {
+            const bool over = sentences[i].advance(&gains[i * N * choice.k], &said[i * N * choice.k], choice.k, age);
+            for (int32_t parent : sentences[i].parents()) rows.push_back(i * N + parent);
+            if (over) {
+                search.lengths[sentences[i].number()] = age + 1;
+            } else {
+                left.push_back(i);
+                going.push_back(std::move(sentences[i]));
+            }
+        }
+        if (N > 1) writer.reorder(rows.data(), rows.size());
+        if (left.size() < rows.size() / N) writer.keep(left.data(), left.size());
+        sentences.swap(going);
+    }
+}
+
+}  // namespace regard

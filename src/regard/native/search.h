@@ -52,7 +52,8 @@ class Sentence {
         for (const Continuation& each : best_)
             if (each.token != EOS && n < N) go_on(each, n, column + n), n++;
         const double reach = search_.length_penalty > 0 ? search_.limits[number_] : age + 2;
-        const double bound = *std::max_element(totals_.begin(), totals_.end()) / std::pow(reach, search_.length_penalty);
+        const double best = *std::max_element(totals_.begin(), totals_.end());
+        const double bound = best / std::pow(reach, search_.length_penalty);
         return n_ended_ >= N || bound <= standing_.back() || search_.limits[number_] <= age + 1;
     }
 

@@ -220,7 +220,7 @@ def missing(systems: set[str]) -> list[str]:
 
 
 def main() -> None:
-    """Runs every table and keeps the result."""
+    """Runs every table, keeping what there is after each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpus", type=Path, default=None, help="folder with train.en.gz and train.de.gz")
     parser.add_argument("--shapes", nargs="+", choices=["tiny", "small", "base"], default=["small", "base"])
@@ -242,13 +242,15 @@ def main() -> None:
         for batch in given.batches
         for beam in given.beams
     ]
-    tables = [bench(console, *cell, given) for cell in cells]
-    notes = missing({row["system"] for table in tables for row in table["rows"]})
-    for note in notes:
-        console.print(note, markup=False)
     sign = signature("cpu", seed=0, lengths="built in" if given.corpus is None else given.corpus.name, engine=engine())
     del sign["threads"]  # each table has its own
-    keep("decode-cpu", {"signature": sign, "notes": notes, "tables": tables}, given.results)
+    record: dict[str, Any] = {"signature": sign, "notes": [], "tables": []}
+    for cell in cells:
+        record["tables"].append(bench(console, *cell, given))
+        record["notes"] = missing({row["system"] for table in record["tables"] for row in table["rows"]})
+        keep("decode-cpu", record, given.results)
+    for note in record["notes"]:
+        console.print(note, markup=False)
 
 
 if __name__ == "__main__":

@@ -76,3 +76,21 @@ def test_nothing_to_search():
 def test_wrong_settings_are_refused(changes, said):
     with pytest.raises(ValueError, match=said):
         compiled.search(native(), make_source(SOURCES), settings(**changes))
+
+
+def test_a_search_can_be_given_up_between_its_steps(monkeypatch):
+    model, chosen = native(), settings(beam=2, limit=40)
+    model.least = EOS + 1
+    forgotten, go_on, forget = [], model.library.go_on, model.library.forget_search
+
+    def stop(searching, n_steps, threads):
+        assert not go_on(searching, n_steps, threads), "40 tokens are more than some steps"
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(model.library, "go_on", stop)
+    monkeypatch.setattr(model.library, "forget_search", lambda address: (forgotten.append(address), forget(address)))
+    with pytest.raises(KeyboardInterrupt):
+        compiled.search(model, make_source(SOURCES), chosen)
+    assert len(forgotten) == 1
+    monkeypatch.undo()
+    assert len(compiled.search(model, make_source(SOURCES), chosen)) == len(SOURCES)

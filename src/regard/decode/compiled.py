@@ -1,4 +1,4 @@
-"""Greedy and beam search of a compiled model: one call for a batch, in which Python has nothing to do."""
+"""Greedy and beam search of a compiled model: some steps of a batch a call, in which Python has nothing to do."""
 
 import torch
 

@@ -21,6 +21,7 @@ from regard.native.library import RECORD, Choice, Search, Sentences, Sizes
 NORM = {LayerNorm: 0, RMSNorm: 1}
 ACTIVATION = {F.relu: 0, F.gelu: 1, F.silu: 2}
 PRECISION = {"float32": 0, "int8": 1}
+STEPS = 8  # of a search between two moments in which Python may be told to stop
 WHOLE = ("tokens", "parents", "end_parents")  # what of the record of a search is whole numbers
 
 
@@ -80,7 +81,7 @@ class NativeTransformer(Seq2Seq):
     def search(
         self, src: Source, limits: Int[np.ndarray, " B"], N: int, n_best: int, length_penalty: float
     ) -> tuple[dict[str, np.ndarray], Int[np.ndarray, " B"]]:
-        """Searches with N hypotheses in one call; gives the record of what was decided, and how long each became."""
+        """Searches with N hypotheses, some steps a call; gives the record of decisions, and how long each became."""
         B, T = len(limits), int(limits.max())
         record = {name: np.empty((B, T, N), np.int32 if name in WHOLE else np.float64) for name in RECORD}
         limits, lengths = np.ascontiguousarray(limits, np.int64), np.zeros(B, np.int64)
@@ -88,7 +89,12 @@ class NativeTransformer(Seq2Seq):
         places = (each.ctypes.data for each in (*record.values(), lengths))
         wanted = Search(N, n_best, self.least, T, length_penalty, limits.ctypes.data, codes.data_ptr(), *places)
         state = self.start(src, N)
-        self.library.search(state.address, wanted, torch.get_num_threads())
+        searching = self.library.search(state.address, wanted)
+        try:
+            while not self.library.go_on(searching, STEPS, torch.get_num_threads()):
+                pass
+        finally:
+            self.library.forget_search(searching)
         return record, lengths
 
     def features(self, batch: Batch) -> Float[Tensor, "B T D"]:

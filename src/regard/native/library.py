@@ -59,7 +59,8 @@ class Library:
         for name, arguments in SIGNATURES.items():
             getattr(functions, name).argtypes = arguments
         self.forget_model, self.forget_writer = functions.regard_forget_model, functions.regard_forget_writer
-        self.forget_model.restype = self.forget_writer.restype = None
+        self.forget_search = functions.regard_forget_search
+        self.forget_model.restype = self.forget_writer.restype = self.forget_search.restype = None
 
     def bytes_are_quick(self) -> bool:
         """Tells whether this machine multiplies bytes faster than floats."""
@@ -87,9 +88,17 @@ class Library:
         """Writes the likeliest tokens that follow, and their log-probabilities."""
         _check(self._functions.regard_likeliest(writer, tokens, code, byref(choice), threads, gains, said))
 
-    def search(self, writer: int, search: Search, threads: int) -> None:
-        """Writes all hypotheses to their ends."""
-        _check(self._functions.regard_search(writer, byref(search), threads))
+    def search(self, writer: int, search: Search) -> int:
+        """Begins to write all hypotheses to their ends, and gives the address of the search."""
+        made = c_void_p()
+        _check(self._functions.regard_search(writer, byref(search), byref(made)))
+        return made.value or 0
+
+    def go_on(self, searching: int, n_steps: int, threads: int) -> bool:
+        """Takes some steps; tells whether all sentences are over."""
+        over = c_int()
+        _check(self._functions.regard_go_on(searching, n_steps, threads, byref(over)))
+        return bool(over.value)
 
     def reorder(self, writer: int, rows: int, n_rows: int) -> None:
         """Lets hypotheses continue others."""
@@ -108,7 +117,9 @@ SIGNATURES = {
     "regard_forget_writer": (c_void_p,),
     "regard_step": (c_void_p, c_void_p, c_void_p, c_int, c_void_p),
     "regard_likeliest": (c_void_p, c_void_p, c_void_p, POINTER(Choice), c_int, c_void_p, c_void_p),
-    "regard_search": (c_void_p, POINTER(Search), c_int),
+    "regard_search": (c_void_p, POINTER(Search), POINTER(c_void_p)),
+    "regard_go_on": (c_void_p, c_int64, c_int, POINTER(c_int)),
+    "regard_forget_search": (c_void_p,),
     "regard_reorder": (c_void_p, c_void_p, c_int64),
     "regard_keep": (c_void_p, c_void_p, c_int64),
 }

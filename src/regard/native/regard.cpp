@@ -71,13 +71,22 @@ int regard_likeliest(Writer* writer, const int64_t* tokens, const float* code, c
     });
 }
 
-// Writes all hypotheses to their ends.
-int regard_search(Writer* writer, const Search* search, int threads) {
+// Begins to write hypotheses to their ends, which is done some steps at a time so that Python can be told to stop.
+int regard_search(Writer* writer, const Search* search, Searching** made) {
     return guarded([&] {
-        search_beams(*writer, *search, threads);
+        *made = new Searching(*writer, *search);
         return DONE;
     });
 }
+
+int regard_go_on(Searching* searching, int64_t n_steps, int threads, int* over) {
+    return guarded([&] {
+        *over = searching->go_on(n_steps, threads);
+        return DONE;
+    });
+}
+
+void regard_forget_search(Searching* searching) { delete searching; }
 
 int regard_reorder(Writer* writer, const int64_t* rows, int64_t R) {
     return guarded([&] {

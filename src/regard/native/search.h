@@ -93,33 +93,54 @@ class Sentence {
     int64_t n_ended_ = 0;
 };
 
-inline void search_beams(Writer& writer, const Search& search, int threads) {
-    const int64_t N = search.N, V = writer.model().sizes.tgt_words, D = writer.model().sizes.D;
-    const Choice choice{std::min(N + 1, V), search.first, nullptr};
-    std::vector<Sentence> sentences;
-    for (int64_t b = 0; b < writer.n_sentences(); b++) sentences.emplace_back(search, b);
-    std::vector<int64_t> tokens, rows, left, said(sentences.size() * N * choice.k);
-    std::vector<float> gains(said.size());
-    for (int64_t age = 0; !sentences.empty(); age++) {
-        tokens.clear(), rows.clear(), left.clear();
-        for (const Sentence& each : sentences) tokens.insert(tokens.end(), each.last().begin(), each.last().end());
-        const float* logits = writer.step(tokens.data(), search.codes + age * D, threads);
-        likeliest(logits, tokens.size(), V, choice, threads, gains.data(), said.data());
+// All sentences of a batch, which are of one age; the writer outlives it.
+class Searching {
+  public:
+    Searching(Writer& writer, const Search& search)
+        : writer_(writer), search_(search), V_(writer.model().sizes.tgt_words),
+          choice_{std::min(search.N + 1, V_), search.first, nullptr} {
+        for (int64_t b = 0; b < writer.n_sentences(); b++) sentences_.emplace_back(search_, b);
+        said_.resize(sentences_.size() * search.N * choice_.k), gains_.resize(said_.size());
+    }
+
+    // Takes so many steps, or as many as there are; tells whether all sentences are over.
+    bool go_on(int64_t n_steps, int threads) {
+        for (; n_steps > 0 && !sentences_.empty(); n_steps--) step(threads);
+        return sentences_.empty();
+    }
+
+  private:
+    void step(int threads) {
+        tokens_.clear(), rows_.clear(), left_.clear();
+        for (const Sentence& each : sentences_) tokens_.insert(tokens_.end(), each.last().begin(), each.last().end());
+        const float* logits = writer_.step(tokens_.data(), search_.codes + age_ * writer_.model().sizes.D, threads);
+        likeliest(logits, tokens_.size(), V_, choice_, threads, gains_.data(), said_.data());
+        const int64_t N = search_.N, each_has = N * choice_.k;
         std::vector<Sentence> going;
-        for (size_t i = 0; i < sentences.size(); i++) {
-            const bool over = sentences[i].advance(&gains[i * N * choice.k], &said[i * N * choice.k], choice.k, age);
-            for (int32_t parent : sentences[i].parents()) rows.push_back(i * N + parent);
+        for (size_t i = 0; i < sentences_.size(); i++) {
+            const bool over = sentences_[i].advance(&gains_[i * each_has], &said_[i * each_has], choice_.k, age_);
+            for (int32_t parent : sentences_[i].parents()) rows_.push_back(i * N + parent);
             if (over) {
-                search.lengths[sentences[i].number()] = age + 1;
+                search_.lengths[sentences_[i].number()] = age_ + 1;
             } else {
-                left.push_back(i);
-                going.push_back(std::move(sentences[i]));
+                left_.push_back(i);
+                going.push_back(std::move(sentences_[i]));
             }
         }
-        if (N > 1) writer.reorder(rows.data(), rows.size());
-        if (left.size() < rows.size() / N) writer.keep(left.data(), left.size());
-        sentences.swap(going);
+        if (N > 1) writer_.reorder(rows_.data(), rows_.size());
+        if (left_.size() < sentences_.size()) writer_.keep(left_.data(), left_.size());
+        sentences_.swap(going);
+        age_++;
     }
-}
+
+    Writer& writer_;
+    const Search search_;
+    const int64_t V_;
+    const Choice choice_;
+    std::vector<Sentence> sentences_;
+    std::vector<int64_t> tokens_, rows_, left_, said_;
+    std::vector<float> gains_;
+    int64_t age_ = 0;
+};
 
 }  // namespace regard

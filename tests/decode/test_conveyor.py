@@ -89,6 +89,8 @@ def test_wrong_settings_are_refused():
     model = SlottedTransformer(make_model().requires_grad_(False))
     with pytest.raises(ValueError, match="n_best must lie between 1 and beam, got 3 and 2"):
         list(search_all(model, SOURCES, settings(beam=2, n_best=3)))
+    with pytest.raises(ValueError, match="greedy search finds one hypothesis, got n_best 2"):
+        list(search_all(model, SOURCES, settings(method="greedy", n_best=2)))
 
 
 def test_nothing_to_search():

@@ -151,7 +151,7 @@ class Translator:
     def _search(
         self, parts: list[list[int]], settings: DecodeSettings, prefixes: list[list[int]]
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
-        """Searches batch by batch, or on a GPU as places become free; alone where a model can."""
+        """Searches batch by batch, or on a GPU as places become free; without Python where a model can."""
         search, alone = choose(SEARCH, settings.method, "method"), settings.method in ALONE and not any(prefixes)
         if alone and isinstance(self.model, SlottedTransformer):
             yield from search_all(self.model, parts, settings)

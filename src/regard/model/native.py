@@ -16,13 +16,12 @@ from regard.model.norm import LayerNorm, RMSNorm
 from regard.model.seq2seq import Seq2Seq, State
 from regard.model.transformer import Transformer
 from regard.native import Library, open_library
-from regard.native.library import RECORD, Choice, Search, Sentences, Sizes
+from regard.native.library import REAL, WHOLE, Choice, Search, Sentences, Sizes
 
 NORM = {LayerNorm: 0, RMSNorm: 1}
 ACTIVATION = {F.relu: 0, F.gelu: 1, F.silu: 2}
 PRECISION = {"float32": 0, "int8": 1}
 STEPS = 8  # of a search between two moments in which Python may be told to stop
-WHOLE = ("tokens", "parents", "end_parents")  # what of the record of a search is whole numbers
 
 
 class NativeState(State):
@@ -83,7 +82,7 @@ class NativeTransformer(Seq2Seq):
     ) -> tuple[dict[str, np.ndarray], Int[np.ndarray, " B"]]:
         """Searches with N hypotheses, some steps a call; gives the record of decisions, and how long each became."""
         B, T = len(limits), int(limits.max())
-        record = {name: np.empty((B, T, N), np.int32 if name in WHOLE else np.float64) for name in RECORD}
+        record = {name: np.empty((B, T, N), np.int32 if name in WHOLE else np.float64) for name in WHOLE + REAL}
         limits, lengths = np.ascontiguousarray(limits, np.int64), np.zeros(B, np.int64)
         codes = self.tgt_codes.at(0, T)
         places = (each.ctypes.data for each in (*record.values(), lengths))

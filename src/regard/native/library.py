@@ -8,7 +8,8 @@ from pathlib import Path
 
 from regard.native.compile import CompileError, cache_folder, compiled
 
-RECORD = ("tokens", "parents", "end_parents", "gains", "end_gains", "totals", "end_totals")  # as `Record` has them
+# The record of a search, as `Record` has it: whole numbers of 32 bits, and real ones of 64.
+WHOLE, REAL = ("tokens", "parents", "end_parents"), ("gains", "end_gains", "totals", "end_totals")
 SWITCH = "REGARD_NATIVE"  # 0 in the environment leaves PyTorch to do all
 
 
@@ -42,7 +43,7 @@ class Search(Structure):
     _fields_ = [
         *((name, c_int64) for name in ("N", "n_best", "first", "T")),
         ("length_penalty", c_double),
-        *((name, c_void_p) for name in ("limits", "codes", *RECORD, "lengths")),
+        *((name, c_void_p) for name in ("limits", "codes", *WHOLE, *REAL, "lengths")),
     ]
 
 

@@ -10,7 +10,7 @@ import torch
 import regard.attention  # noqa: F401
 
 ATTENTION = ("additive_attention", "relative_attention")
-DECODING = ("beams", "few_rows", "join_norm", "likeliest", "look_across", "look_back")
+DECODING = ("beams", "few_rows", "follow_back", "join_norm", "likeliest", "look_across", "look_back")
 KERNELS = ATTENTION + DECODING
 
 # Read when the kernels are first imported, which no other test does on a machine without a GPU.

@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from regard.batch import EOS
+from regard.config import DecodeSettings
 from regard.decode.beams import Beams, Record
+from regard.decode.traceback import best_hypotheses, made_hypotheses
 from regard.model import slotted as plain
 from regard.model.choices import Choices
 from regard.model.norm import LayerNorm, RMSNorm
@@ -24,13 +26,15 @@ def moved(*tensors):
 
 
 @pytest.mark.parametrize(("B", "N", "T", "H", "E"), [(2, 3, 70, 2, 5), (1, 1, 40, 2, 16), (3, 5, 33, 1, 24)])
-def test_look_back(B, N, T, H, E):
+@pytest.mark.parametrize("shared", [0, 20, 40, 69])
+def test_look_back(B, N, T, H, E, shared):
     from regard.kernel.look_back import look_back
 
     memory, qkv = torch.randn(2, B, T, N, H * E), torch.randn(B * N, 3 * H * E)
     ancestors = torch.randint(0, N, (B, N, T), dtype=torch.int32)
+    ancestors[:, :, :shared] = ancestors[:, :1, :shared]  # the tokens that all hypotheses have in common
     ages, own = torch.randint(0, T, (B,), dtype=torch.int32), torch.arange(N, dtype=torch.int32)
-    ages[0] = 0  # the first token sees itself alone
+    ages[0] = 0 if B > 1 else T - 1  # the first token sees itself alone
     ancestors[torch.arange(B)[:, None], own.long(), ages[:, None].long()] = own
     given = moved(qkv, memory, ancestors, ages)
     want = plain.look_back(qkv, memory, ancestors, ages, H)
@@ -126,16 +130,23 @@ def tables(B, N, T, n_best, penalty, limits, device):
 
 
 @pytest.mark.parametrize(
-    ("B", "N", "T", "n_best", "penalty"),
-    [(3, 1, 12, 1, 1.0), (4, 3, 70, 3, 1.0), (2, 5, 20, 2, 0.0), (3, 4, 16, 1, -0.5)],
+    ("B", "N", "T", "n_best", "penalty", "ends"),
+    [
+        (3, 1, 12, 1, 1.0, 0),
+        (4, 3, 70, 3, 1.0, 0),
+        (2, 5, 20, 2, 0.0, 0),
+        (3, 4, 16, 1, -0.5, 0),
+        (4, 4, 9, 4, 1.0, -3),
+    ],
 )
-def test_a_step_of_the_search(B, N, T, n_best, penalty):
+def test_a_search(B, N, T, n_best, penalty, ends):
     from regard.kernel.beams import advance
 
     limits = torch.randint(3, T - 1, (B,))
     (beams, slots), (there, in_slots) = (tables(B, N, T, n_best, penalty, limits, d) for d in ("cpu", DEVICE))
     for _ in range(T - 2):
         logits = torch.randn(B * N, 12) * 2
+        logits[:, EOS] += ends
         gains, tokens = logits.log_softmax(-1).topk(N + 1)
         live = ~beams.over
         slots.go_on(*beams.advance(Choices(gains, tokens), slots.ages))
@@ -147,6 +158,7 @@ def test_a_step_of_the_search(B, N, T, n_best, penalty):
         for b in torch.nonzero(live)[:, 0].tolist():
             _compare(b, beams, slots, there, in_slots)
     assert beams.over.all(), "every sentence comes to its end"
+    _compare_hypotheses(beams, slots, there, in_slots, n_best)
 
 
 def _compare(b, beams, slots, there, in_slots):
@@ -158,3 +170,21 @@ def _compare(b, beams, slots, there, in_slots):
         want = getattr(beams.record, name)
         real = (beams.record.end_totals if name.startswith("end") else beams.record.totals)[b, age - 1] > -torch.inf
         torch.testing.assert_close(getattr(there.record, name).cpu()[b, age - 1, real], want[b, age - 1, real])
+
+
+def _compare_hypotheses(beams, slots, there, in_slots, n_best):
+    """Compares what is followed back on the device with what the plain form finds; some sentences, in another order."""
+    from regard.kernel.follow_back import follow_back
+
+    chosen = torch.arange(len(slots.ages) - 1, -1, -1)
+    settings = DecodeSettings(beam=beams.totals.shape[1], n_best=n_best, length_penalty=beams.length_penalty)
+    lengths = slots.ages[chosen].numpy()
+    want = best_hypotheses(beams.record.take(chosen, int(lengths.max())), lengths, settings)
+    found = follow_back(there.record, chosen.to(DEVICE), in_slots.ages, n_best, beams.length_penalty)
+    got = made_hypotheses(*(x.cpu().numpy() for x in found), settings)
+    assert {len(some) for some in want} == {n_best}
+    for some, expected in zip(got, want, strict=True):
+        assert [(each.ids, each.finished) for each in some] == [(each.ids, each.finished) for each in expected]
+        for each, other in zip(some, expected, strict=True):
+            assert each.token_log_probs == pytest.approx(other.token_log_probs)
+            assert each.score == pytest.approx(other.score)

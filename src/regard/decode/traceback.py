@@ -27,6 +27,23 @@ def best_hypotheses(
     return [ranked(hypotheses, settings.n_best) for hypotheses in found]
 
 
+def made_hypotheses(
+    tokens: Int[np.ndarray, "M n_best T2"], gains: Float[np.ndarray, "M n_best T"], settings: DecodeSettings
+) -> list[list[Hypothesis]]:
+    """Makes the hypotheses that `kernel.follow_back` found."""
+    counts = tokens[:, :, 0]
+    longest = int(counts.max(initial=0))
+    columns = (counts, tokens[:, :, 2 : 2 + longest], gains[:, :, :longest])
+    return [
+        [
+            make_hypothesis(said[:n], gained[:n], settings.length_penalty)
+            for n, said, gained in zip(*each, strict=True)
+            if n
+        ]
+        for each in zip(*(x.tolist() for x in columns), strict=True)
+    ]
+
+
 def _ended(written: Written, lengths: Int[np.ndarray, " M"], settings: DecodeSettings) -> Found:
     """Gives the best hypotheses that ended, each with the number of its sentence."""
     M, T, N = written["tokens"].shape

@@ -1,11 +1,11 @@
 """Many sentences on a GPU: slots that are filled anew as they become free, and a step that is one captured graph."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.batch import EOS, Ids, Source, make_source, padded_source
@@ -15,31 +15,33 @@ from regard.decode.beams import Beams
 from regard.decode.hypothesis import Hypothesis
 from regard.decode.limits import max_lengths
 from regard.decode.prefix import make_prefix
-from regard.decode.traceback import best_hypotheses
+from regard.decode.traceback import best_hypotheses, made_hypotheses
 from regard.model.slotted import SlottedTransformer
 
 CHUNK = 4  # steps between two looks at what is over
 LEAST_SOURCE, LEAST_TARGET = 32, 64  # tokens for which there is always room
 REFILL = 8  # sentences begin when this share of the slots is free: reading few at a time costs as much as many
+OFTEN = 12  # times that a number of sources is read before a graph is made for it
 KEPT = 3  # conveyors of different sizes that a model keeps
+FREE = -1  # stands in a slot for no sentence
 
 
 class Reader:
     """Reads sources of up to S tokens: on a GPU by captured graphs, for a few numbers of sentences up to B.
 
-    A graph is made when a number comes for the second time, since that takes as long as reading a few times.
+    A graph is made for a number that has come often enough, since making it takes as long as reading a dozen times.
     """
 
     def __init__(self, model: SlottedTransformer, B: int, S: int):
         self.model, self.S = model, S
         self.sizes = [B >> halvings for halvings in (3, 2, 1, 0) if B >> halvings]
-        self.asked: set[int] = set()
+        self.asked = dict.fromkeys(self.sizes, 0)
         self.graphs: dict[int, SourceGraph] = {}
 
     def __call__(self, src: Source) -> Float[Tensor, "M S L 2 D"]:
         size = next(size for size in self.sizes if size >= len(src.lengths))
-        if not self.model.words.is_cuda or size not in self.asked:
-            self.asked.add(size)
+        self.asked[size] += 1
+        if not self.model.words.is_cuda or self.asked[size] <= OFTEN:
             return self.model.read(src.to(self.model.words.device))
         if size not in self.graphs:
             self.graphs[size] = SourceGraph(self.model, size, self.S)
@@ -78,33 +80,39 @@ class Conveyor:
         self.beams = Beams(B, N, T, settings.n_best, settings.length_penalty, device)
         known = model.codes.at(0, T if model.limit is None else min(T, model.limit))
         self.codes = torch.cat([known, known.new_zeros(T - len(known), known.shape[1])])  # no sentence gets there
-        self.sentences: dict[int, int] = {}  # which sentence stands in a slot
+        self.sentences = np.full(B, FREE)  # which stands in each slot
         self.left = np.zeros(B, np.int64)  # steps that each may still take
         self.on_gpu = device.type == "cuda"
         self.graph = captured(self._step)[0] if self.on_gpu else None
         self.read = Reader(model, B, S)
 
     @property
-    def free(self) -> list[int]:
-        """Lists the slots in which a sentence may begin."""
-        return [place for place in range(len(self.left)) if place not in self.sentences]
+    def n_free(self) -> int:
+        """Counts the slots in which a sentence may begin."""
+        return int((self.sentences == FREE).sum())
 
     def clear(self) -> None:
         """Gives up all sentences."""
         self.beams.over.fill_(True)
-        self.sentences.clear()
+        self.sentences[:] = FREE
         self.left[:] = 0
+
+    def give_up(self, sentence: int) -> None:
+        """Frees the slot of a sentence, if it has one."""
+        places = np.flatnonzero(self.sentences == sentence)
+        self.beams.over[torch.from_numpy(places).to(self.beams.over.device)] = True
+        self.sentences[places], self.left[places] = FREE, 0
 
     def begin(self, sentences: Sequence[int], ids: Sequence[Ids]) -> None:
         """Lets sentences begin in free slots."""
         device = self.model.words.device
         src = make_source(ids)
         limits = max_lengths(self.model, src, self.settings, make_prefix(None, len(ids)))
-        free = self.free[: len(ids)]
-        places = torch.tensor(free, device=device)
+        free = np.flatnonzero(self.sentences == FREE)[: len(ids)]
+        places = torch.from_numpy(free).to(device)
         self.slots.begin(places, self.read(src), src.lengths.to(device))
         self.beams.begin(places, torch.from_numpy(limits).to(device))
-        self.sentences |= dict(zip(free, sentences, strict=True))
+        self.sentences[free] = sentences
         self.left[free] = limits
 
     def run(self) -> None:
@@ -120,14 +128,24 @@ class Conveyor:
     def take(self) -> list[tuple[int, list[Hypothesis]]]:
         """Gives the sentences that are over, whose slots are free then."""
         over = self.beams.over.cpu().numpy()
-        places = [place for place in self.sentences if over[place]]
-        if not places:
+        places = np.flatnonzero(over & (self.sentences != FREE))
+        if not len(places):
             return []
-        at = torch.tensor(places, device=self.beams.over.device)
-        lengths = self.slots.ages[at].cpu().numpy()
-        found = best_hypotheses(self.beams.record.take(at, int(lengths.max())), lengths, self.settings)
-        self.left[places] = 0
-        return [(self.sentences.pop(place), hypotheses) for place, hypotheses in zip(places, found, strict=True)]
+        found = self._found(torch.from_numpy(places).to(self.beams.over.device))
+        sentences = self.sentences[places].tolist()
+        self.sentences[places], self.left[places] = FREE, 0
+        return list(zip(sentences, found, strict=True))
+
+    def _found(self, places: Int[Tensor, " M"]) -> list[list[Hypothesis]]:
+        """Gives the best hypotheses in some places, followed back where they are."""
+        record, ages, how = self.beams.record, self.slots.ages, self.settings
+        if self.on_gpu:
+            from regard.kernel.follow_back import follow_back  # only on a GPU is Triton installed
+
+            tokens, gains = follow_back(record, places, ages, how.n_best, how.length_penalty)
+            return made_hypotheses(tokens.cpu().numpy(), gains.cpu().numpy(), how)
+        lengths = ages[places].numpy()
+        return best_hypotheses(record.take(places, int(lengths.max())), lengths, how)
 
     def _step(self) -> None:
         said = self.model.say(self.beams.tokens, self.slots, self.codes, self.k)
@@ -170,15 +188,17 @@ def search_all(
         waiting.setdefault(room(len(sentences[i]) + 1, LEAST_SOURCE), []).append(i)
     for S, line in waiting.items():
         conveyor = _conveyor(model, S, len(line), settings)
-        while line or conveyor.sentences:
-            yield from _turn(conveyor, line, sentences)
+        while line or conveyor.n_free < len(conveyor.left):
+            yield from turn(conveyor, line, sentences)
 
 
 @torch.inference_mode()
-def _turn(conveyor: Conveyor, line: list[int], sentences: Sequence[Ids]) -> list[tuple[int, list[Hypothesis]]]:
+def turn(
+    conveyor: Conveyor, line: list[int], sentences: Sequence[Ids] | Mapping[int, Ids]
+) -> list[tuple[int, list[Hypothesis]]]:
     """Lets the next of a line begin where enough slots are free, takes some steps, and gives what is over."""
-    n_free, n_slots = len(conveyor.left) - len(conveyor.sentences), len(conveyor.left)
-    if line and (n_free * REFILL >= n_slots or not conveyor.sentences):
+    n_free, n_slots = conveyor.n_free, len(conveyor.left)
+    if line and n_free * REFILL >= n_slots:
         some = line[:n_free]
         del line[:n_free]
         conveyor.begin(some, [sentences[i] for i in some])
@@ -191,11 +211,20 @@ def room(n: int, least: int) -> int:
     return max(least, 1 << (n - 1).bit_length())
 
 
+def most_slots(S: int, settings: DecodeSettings) -> int:
+    """Gives the slots for sources of up to S tokens that fill a batch."""
+    return 1 << max(0, (settings.batch_tokens // S).bit_length() - 1)
+
+
+def target_room(S: int, settings: DecodeSettings) -> int:
+    """Gives the room for the longest target of S source tokens."""
+    return room(int(S * settings.max_ratio) + settings.max_extra + 1, LEAST_TARGET)
+
+
 @torch.inference_mode()
 def _conveyor(model: SlottedTransformer, S: int, n_sentences: int, settings: DecodeSettings) -> Conveyor:
     """Gives a conveyor for sources of up to S tokens: one of before, where it has the size."""
-    most = 1 << max(0, (settings.batch_tokens // S).bit_length() - 1)
-    B, T = min(most, room(n_sentences, 1)), room(int(S * settings.max_ratio) + settings.max_extra + 1, LEAST_TARGET)
+    B, T = min(most_slots(S, settings), room(n_sentences, 1)), target_room(S, settings)
     kept: dict[tuple[object, ...], Conveyor] = model.conveyors
     key = (B, S, T, settings)
     if key not in kept:

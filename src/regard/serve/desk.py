@@ -1,6 +1,5 @@
 """Texts of many clients become few searches: what waits together is translated together."""
 
-import logging
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -10,12 +9,13 @@ from threading import Condition, Thread
 
 from regard.config import DecodeSettings
 from regard.decode.translation import Translation
-from regard.serve.errors import BrokenError, BusyError
+from regard.decode.translator import ALONE, Translator
+from regard.model.slotted import SlottedTransformer
+from regard.serve.errors import BusyError, told
 from regard.serve.metrics import Metrics
+from regard.serve.porter import Porter, Text
 from regard.serve.settings import ServeSettings
 from regard.serve.shelf import Shelf
-
-LOG = logging.getLogger("regard.serve")
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,13 +31,15 @@ class Job:
 class Desk:
     """Threads that take the oldest text and all that wait for the same model and settings, up to a limit.
 
-    While they work, others arrive: the more there is to do, the more is done at once.
+    While they work, others arrive: the more there is to do, the more is done at once. Texts for a model with slots are
+    only cut here, and given to the porter.
     """
 
     def __init__(self, shelf: Shelf, settings: ServeSettings, metrics: Metrics):
         self.shelf = shelf
         self.settings = settings
         self.metrics = metrics
+        self.porter = Porter(metrics)
         self._waiting: deque[Job] = deque()
         self._bell = Condition()
         self._closed = False
@@ -45,20 +47,21 @@ class Desk:
 
     def open(self) -> None:
         """Begins to work."""
+        self.porter.open()
         for thread in self._threads:
             thread.start()
 
     def submit(self, jobs: Sequence[Job]) -> list[Future[Translation]]:
         """Lets texts wait, all or none; raises BusyError where too many do."""
         with self._bell:
-            if len(self._waiting) + len(jobs) > self.settings.max_waiting:
-                raise BusyError(f"{len(self._waiting)} texts are waiting already: come back in a moment")
+            if len(self) + len(jobs) > self.settings.max_waiting:
+                raise BusyError(f"{len(self)} texts are waiting already: come back in a moment")
             self._waiting += jobs
             self._bell.notify(len(jobs))
         return [job.answer for job in jobs]
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting) + len(self.porter)
 
     def close(self) -> None:
         """Ends the threads after what they do now; what still waits is given up."""
@@ -67,15 +70,27 @@ class Desk:
             self._bell.notify_all()
         for thread in self._threads:
             thread.join()
+        self.porter.close()
         for job in self._waiting:
             job.answer.cancel()
 
     def _work(self) -> None:
         while jobs := self._taken():
-            live = [job for job in jobs if job.answer.set_running_or_notify_cancel()]
-            self.metrics.drop(len(jobs) - len(live))
-            if live:
-                self._translate(live)
+            try:
+                translator = self.shelf.open(jobs[0].model)
+            except Exception as error:
+                _fail(self._live(jobs), error)
+                continue
+            if isinstance(translator.model, SlottedTransformer) and jobs[0].settings.method in ALONE:
+                self.porter.take(self._cut(translator, jobs))
+            elif live := self._live(jobs):
+                self._translate(translator, live)
+
+    def _live(self, jobs: list[Job]) -> list[Job]:
+        """Gives those that somebody still waits for, who cannot go away any more."""
+        live = [job for job in jobs if job.answer.set_running_or_notify_cancel()]
+        self.metrics.drop(len(jobs) - len(live))
+        return live
 
     def _taken(self) -> list[Job]:
         """Waits for texts; none are there only when the desk is closed."""
@@ -106,9 +121,17 @@ class Desk:
         self._waiting = left
         return taken
 
-    def _translate(self, jobs: list[Job]) -> None:
+    def _cut(self, translator: Translator, jobs: list[Job]) -> list[Text]:
+        texts = []
+        for job in jobs:
+            try:
+                texts.append(Text(translator, job.settings, translator.parts([job.text], 1)[0], job.answer))
+            except Exception as error:
+                _fail(self._live([job]), error)
+        return texts
+
+    def _translate(self, translator: Translator, jobs: list[Job]) -> None:
         try:
-            translator = self.shelf.open(jobs[0].model)
             settings = jobs[0].settings
             texts, readable = [], []
             for job in jobs:
@@ -119,17 +142,15 @@ class Desk:
                     job.answer.set_exception(error)
             found = translator.find(texts, settings, [], lambda n_texts: None)
             made = translator.joined(texts, found, settings)
-            self.metrics.batch(len(readable))
+            self.metrics.together(len(readable))
+            self.metrics.done(len(readable))
             for job, translation in zip(readable, islice(made, len(readable)), strict=True):
                 job.answer.set_result(translation)
         except Exception as error:
-            self._fail([job for job in jobs if not job.answer.done()], error)
+            _fail([job for job in jobs if not job.answer.done()], error)
 
-    def _fail(self, jobs: list[Job], error: Exception) -> None:
-        known = isinstance(error, (ValueError, BrokenError))
-        if not known:
-            LOG.exception("a batch of %d texts failed", len(jobs))
-        for job in jobs:
-            job.answer.set_exception(
-                error if known else BrokenError("the translation failed; the server's log says why")
-            )
+
+def _fail(jobs: list[Job], error: Exception) -> None:
+    said = told(error)
+    for job in jobs:
+        job.answer.set_exception(said)

@@ -1,5 +1,9 @@
 """What may go wrong on a server."""
 
+import logging
+
+LOG = logging.getLogger("regard.serve")
+
 
 class BusyError(Exception):
     """There is more to do than a server should promise."""
@@ -19,3 +23,11 @@ class BrokenError(Exception):
 
 class GoneError(Exception):
     """Nobody waits for the answer any more."""
+
+
+def told(error: Exception) -> Exception:
+    """Gives what clients are told about a translation that failed; what is not theirs to know is logged."""
+    if isinstance(error, (ValueError, BrokenError)):
+        return error
+    LOG.error("a translation failed", exc_info=error)
+    return BrokenError("the translation failed; the server's log says why")

@@ -54,10 +54,14 @@ class Metrics:
             self._requests[method, route, status] += 1
             self._seconds.setdefault(route, Histogram(SECONDS)).observe(seconds)
 
-    def batch(self, n_texts: int) -> None:
-        """Counts texts that were translated together."""
+    def together(self, n_texts: int) -> None:
+        """Counts texts that are translated together: a batch, or the sentences in slots that take a turn."""
         with self._lock:
             self._batches.observe(float(n_texts))
+
+    def done(self, n_texts: int) -> None:
+        """Counts texts that were translated."""
+        with self._lock:
             self._translated += n_texts
 
     def drop(self, n_texts: int) -> None:

@@ -33,8 +33,10 @@ def main() -> None:
     head = (
         "# Samples\n\nThe sentence of the demo and the first "
         f"{chosen.n} of the Tatoeba test (Simplified), unselected, as the bundled models translate them with\nbeam 5. "
-        "No sentence of the test, and not the demo's, is in their training text; the demo's name took part in\n"
-        "the choice of `zh-en` (docs/log.md).\n\n"
+        "No sentence of the test, and not the demo's, is in their training text. `zh-en` is one training run, the\n"
+        "first of its recipe with its data, and was not chosen among several; models before it were tried with "
+        "the demo's name in view\n"
+        "(docs/log.md). The test was read when its training ended, and twice again for its stored form.\n\n"
         f"```sh\n{COMMAND}\n```\n\n"
     )
     backwards = [(tgt, src) for src, tgt in pairs]

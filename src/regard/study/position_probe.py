@@ -10,6 +10,7 @@ from torch import Tensor
 from regard.batch import BOS, EOS, PAD, Ids
 from regard.decode.translator import Translator
 from regard.model.embedding import Embedding
+from regard.study.clock import one_thread
 from regard.study.embedded import code_vectors, scheme_of, word_vectors
 from regard.study.readable import readable
 from regard.study.ridge import probe
@@ -84,6 +85,7 @@ class ProbeStudy:
 Raw = dict[str, Float[Tensor, "splits 3"]]  # R² of place, share and shuffled place, for each point
 
 
+@one_thread()
 def run_position_probe(
     name: str,
     translator: Translator,

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from regard.decode.translator import Translator
 from regard.model.multihead import MultiHeadAttention
+from regard.study.clock import one_thread
 from regard.study.embedded import scheme_of
 from regard.study.mean_split import PARTS, Shares, measure, split_means
 from regard.study.readable import readable
@@ -86,6 +87,7 @@ class Job:
     k_sentences: Int[Tensor, " M"]
 
 
+@one_thread()
 def run_mean_split(
     name: str, translator: Translator, pairs: Sequence[tuple[str, str]], seed: int = 0, bar: Bar = no_bar
 ) -> MeanSplitStudy:

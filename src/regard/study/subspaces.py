@@ -11,6 +11,7 @@ from regard.batch import EOS
 from regard.decode.translator import Translator
 from regard.model.embedding import Embedding
 from regard.study.angles import Comparison, compare, leading
+from regard.study.clock import one_thread
 from regard.study.embedded import code_vectors, scheme_of, word_vectors
 from regard.study.groups import corrected, explained, group_means, joint_means, pooled
 from regard.study.position_probe import is_word
@@ -80,6 +81,7 @@ class SubspaceStudy:
     stacks: list[StackSubspaces]
 
 
+@one_thread()
 def run_subspaces(
     name: str,
     translator: Translator,

@@ -35,7 +35,7 @@ from ..train.tiny import TABLES, reversals, write_tsv
 from .jobs import note
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "study" / "ablation.toml"
-VECTORS = RECIPE.with_name("vectors.toml")
+VECTORS, FEW = RECIPE.with_name("vectors.toml"), RECIPE.with_name("few-pairs.toml")
 BASE = merged(TABLES, {"data": {"train": ["t.tsv"]}, "train": {"max_epochs": "none", "patience": "none"}})
 ROTARY = {"name": "rotary", "part": "position", "set": ["model.position.name=rotary"]}
 
@@ -63,6 +63,16 @@ def test_texts_lie_among_the_corpora_or_beside_the_file():
     assert plan(ROTARY, base=beside, corpora=Path("corpora")).variants[0].settings.data.train == ("here/t.tsv",)
 
 
+def test_a_variant_may_learn_from_more_text():
+    more = {"name": "more", "data": {"train": ["t.tsv", "set/more.tsv"], "weights": [2.0, 0.5]}}
+    variant = plan(more, corpora=Path("corpora")).variants[1]
+    assert variant.settings.data.train == ("corpora/t.tsv", "corpora/set/more.tsv")
+    assert variant.changes == (
+        "data.train: corpora/t.tsv → corpora/t.tsv, set/more.tsv",
+        "data.weights: none → 2.0, 0.5",
+    )
+
+
 @pytest.mark.parametrize(
     ("variant", "message"),
     [
@@ -75,8 +85,9 @@ def test_texts_lie_among_the_corpora_or_beside_the_file():
             "variant 'x': unknown setting 'model.nrom': did you mean 'model.norm'",
         ),
         ({"name": "x", "set": ["model.n_heads=two"]}, "variant 'x': model.n_heads must be int, got 'two'"),
-        ({"name": "x", "set": ["train.max_steps=9"]}, "same data and budget, got train.max_steps: 12 → 9"),
-        ({"name": "x", "set": ["data.reverse=true"]}, "same data and budget, got data.reverse: False → True"),
+        ({"name": "x", "set": ["train.max_steps=9"]}, "same text and budget, got train.max_steps: 12 → 9"),
+        ({"name": "x", "set": ["data.reverse=true"]}, "same text and budget, got data.reverse: False → True"),
+        ({"name": "x", "data": {"valid": ["v2.tsv"]}}, "same text and budget, got data.valid: .* → v2.tsv"),
         ({**ROTARY, "name": BASELINE}, r"a name of its own, got \['baseline', 'baseline'\]"),
     ],
 )
@@ -137,6 +148,16 @@ def test_vectors_have_a_recipe_of_their_own_with_the_same_base():
     assert [made.train.vectors for made in found] == ["random", "skip_gram", "cbow"]
     assert found[0] == read_plan(RECIPE, None).variants[0].settings
     assert "regard study ablate recipes/study/vectors.toml" in VECTORS.read_text()
+
+
+def test_what_helps_with_few_pairs_is_judged_by_the_validation_text_alone():
+    text, found = FEW.read_text(), read_plan(FEW, Path("corpora"))
+    assert "regard study ablate recipes/study/few-pairs.toml" in text
+    made = {variant.name: variant.settings for variant in found.variants}
+    assert not any(settings.data.test for settings in made.values())
+    assert made["back-translation"].data.train[1] == "corpora/zh-en-back/train.tsv.xz"
+    parts = {"", "regularisation", "pieces", "mean", "tables", "shape", "data"}
+    assert {variant.part for variant in found.variants} == parts
 
 
 def row(variant="baseline", seed=0, bleu=10.0, loss=1.0, **more):

@@ -6,7 +6,7 @@ from regard.plot.ablate_table import ablate_table, failures
 from regard.plot.page import Page
 from regard.study.ablate import Ablation, Line
 from regard.study.one_run import Row
-from regard.study.variants import Plan
+from regard.study.variants import BASELINE, Plan
 
 # What the fields of a row mean; a test compares the names with the dataclass.
 FIELDS = {
@@ -44,7 +44,7 @@ def ablation_page(found: Ablation, plan: Plan, command: str, about: str) -> Page
             about,
             f"Every run takes {base.train.max_steps:,} steps of {base.train.batch_tokens:,} target slots with the very "
             f"same batches for the same seed; {beside} runs side by side, each in a process of its own. Text and "
-            "pieces are prepared once, for all.",
+            f"pieces are prepared once, for all{_but(plan)}.",
             "BLEU is of the model that was best on the validation text. Speeds are of runs that shared the machine "
             "with others that came and went, and compare with nothing. * marks differences beyond chance by Welch's "
             "t-test at 5 %, each judged by itself.",
@@ -56,6 +56,13 @@ def ablation_page(found: Ablation, plan: Plan, command: str, about: str) -> Page
         signature={**(signed[0] if signed else {}), "seed": ", ".join(map(str, plan.seeds))},
         more=fields_text(),
     )
+
+
+def _but(plan: Plan) -> str:
+    """Names the variants that learn from a text of their own, or from other pieces of it."""
+    texts = {variant.name: (variant.settings.data, variant.settings.text) for variant in plan.variants}
+    others = [name for name, text in texts.items() if text != texts[BASELINE]]
+    return f" but {', '.join(others)}" if others else ""
 
 
 def findings(found: Ablation) -> list[str]:

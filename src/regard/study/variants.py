@@ -14,7 +14,8 @@ from regard.train.start import placed  # where the texts that a file names lie
 
 BASELINE = "baseline"
 TABLES = tuple(table.name for table in fields(Settings))
-# What must be the same for all, or they could not be compared.
+# What must be the same for all, or they could not be compared: the budget, and all of the data but what is learned from.
+LEARNED = ("train", "weights", "tags")
 BUDGET = ("batch_tokens", "accumulate", "max_epochs", "max_steps", "max_minutes", "patience", "seed")
 
 
@@ -52,7 +53,8 @@ def make_plan(file: Mapping[str, Any], beside: Path, corpora: Path | None) -> Pl
     base = placed(dict(file.get("base", {})), beside, corpora)
     first = Variant(BASELINE, "", (), settings(Settings, base))
     check_base(first.settings)
-    variants = [first, *(make_variant(given, base, first.settings) for given in file.get("variant", []))]
+    others = [placed(dict(given), beside, corpora) for given in file.get("variant", [])]
+    variants = [first, *(make_variant(given, base, first.settings) for given in others)]
     names = [variant.name for variant in variants]
     if len(variants) < 2 or len(set(names)) < len(names):
         twice = [name for name in names if names.count(name) > 1]
@@ -96,8 +98,8 @@ def check_changes(changes: list[tuple[str, str]]) -> None:
         raise ValueError("it is the same as the base: leave it out, or exchange a part")
     for setting, said in changes:
         table, _, name = setting.partition(".")
-        if table == "data" or (table == "train" and name in BUDGET):
-            raise ValueError(f"all variants have the same data and budget, got {said}: change it in the base")
+        if (table == "data" and name not in LEARNED) or (table == "train" and name in BUDGET):
+            raise ValueError(f"all variants are judged by the same text and budget, got {said}: change it in the base")
 
 
 def differences(one: Settings, other: Settings) -> list[tuple[str, str]]:
@@ -126,6 +128,8 @@ def _seeds(given: Any) -> tuple[int, ...]:
 
 
 def _worded(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return ", ".join("/".join(Path(str(each)).parts[-2:]) for each in value) or "none"
     if not isinstance(value, Mapping):
         return str(value)
     options = ", ".join(f"{key} {option}" for key, option in value.items() if key != "name")

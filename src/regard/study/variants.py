@@ -14,7 +14,7 @@ from regard.train.start import placed  # where the texts that a file names lie
 
 BASELINE = "baseline"
 TABLES = tuple(table.name for table in fields(Settings))
-# What must be the same for all, or they could not be compared: the budget, and all of the data but what is learned from.
+# What must be the same for all, or they could not be compared: the budget, and all data but what is learned from.
 LEARNED = ("train", "weights", "tags")
 BUDGET = ("batch_tokens", "accumulate", "max_epochs", "max_steps", "max_minutes", "patience", "seed")
 

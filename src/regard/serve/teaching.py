@@ -85,7 +85,7 @@ def regression_of(
 def walk_of(
     translator: Translator, model: str, text: str, layer: int = 0, head: int = 0, features: int = 12
 ) -> lessons.Walk:
-    """Takes one sentence through one encoder layer, and shows the first features of each vector."""
+    """Takes one sentence through one encoder layer, and shows some features of each vector."""
     parts = translator.parts([text], 1)[0]
     if not parts:
         raise ValueError(f"a text to go through a layer must have words, got {text!r}")
@@ -109,11 +109,16 @@ def walk_of(
 
 
 def _stage(stage: Stage, features: int) -> lessons.Stage:
+    width, columns = stage.values.shape[1], _shown(stage, features)
+    return lessons.Stage(stage.name, width, columns, digits(stage.values[:, columns]), digits(stage.values.norm(dim=1)))
+
+
+def _shown(stage: Stage, features: int) -> list[int]:
+    """Gives the first features, which can be followed from stage to stage; where most are zero, the largest."""
     width = stage.values.shape[1]
-    n = width if stage.name in BY_KEY else min(width, features)
-    return lessons.Stage(
-        stage.name, width, list(range(n)), digits(stage.values[:, :n]), digits(stage.values.norm(dim=1))
-    )
+    if stage.name == "inner":
+        return stage.values.abs().amax(0).topk(min(width, features)).indices.sort().values.tolist()
+    return list(range(width if stage.name in BY_KEY else min(width, features)))
 
 
 def _law(name: str, law: study.Law) -> lessons.Law:

@@ -114,10 +114,11 @@ def _stage(stage: Stage, features: int) -> lessons.Stage:
 
 
 def _shown(stage: Stage, features: int) -> list[int]:
-    """Gives the first features, which can be followed from stage to stage; where most are zero, the largest."""
+    """Gives the first features, which can be followed on; where most are zero, the largest of each token."""
     width = stage.values.shape[1]
     if stage.name == "inner":
-        return stage.values.abs().amax(0).topk(min(width, features)).indices.sort().values.tolist()
+        largest = stage.values.abs().argsort(dim=1, descending=True)  # of each token
+        return sorted(list(dict.fromkeys(largest.T.flatten().tolist()))[:features])
     return list(range(width if stage.name in BY_KEY else min(width, features)))
 
 

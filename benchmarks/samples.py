@@ -36,7 +36,7 @@ def main() -> None:
         "No sentence of the test, and not the demo's, is in their training text. `zh-en` is one training run, the\n"
         "first of its recipe with its data, and was not chosen among several; models before it were tried with "
         "the demo's name in view\n"
-        "(docs/log.md). The test was read when its training ended, and twice again for its stored form.\n\n"
+        "(docs/log.md). The test was read when its training ended, and three times again for its stored form.\n\n"
         f"```sh\n{COMMAND}\n```\n\n"
     )
     backwards = [(tgt, src) for src, tgt in pairs]

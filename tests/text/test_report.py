@@ -44,6 +44,15 @@ def test_several_sources_are_told_apart():
     assert find_origins(take_stock(PAIRS, 9), ["x"], [5.0]) == ()
 
 
+def test_a_source_of_which_nothing_is_left_is_called_out():
+    pairs = [Pair("a", "b", "x, line 1", origin=0), Pair("a", "b", "y, line 1", origin=1)]
+    origins = find_origins(take_stock(pairs, 9), ["x", "y"], [1.0, 3.0])
+    assert replace(REPORT, origins=origins).lines()[1:3] == [
+        "1 for training from x",
+        "NOTHING for training from y: all of it was left out, for reasons that are told below",
+    ]
+
+
 @pytest.mark.parametrize("report", [REPORT, SEVERAL])
 def test_a_report_survives_a_file(tmp_path, report):
     write_report(report, tmp_path / "report.json")

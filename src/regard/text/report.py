@@ -75,8 +75,7 @@ class DataReport:
             f"{self.test:,} for test"
         ]
         for origin in self.origins:
-            often = "" if origin.weight == 1 else f", each seen {origin.weight:g} times an epoch"
-            said.append(f"{origin.train:,} for training from {origin.source}{often}")
+            said.append(_told(origin))
         for verdict, words in (WORDS if self.unit == "pairs" else WORDS | OF_DOCUMENTS).items():
             finding = self.left(verdict)
             if finding.count:
@@ -84,6 +83,13 @@ class DataReport:
         if self.held_empty:
             said.append(f"{self.held_empty:,} left out of validation and test with an empty side")
         return said
+
+
+def _told(origin: Origin) -> str:
+    if not origin.train:
+        return f"NOTHING for training from {origin.source}: all of it was left out, for reasons that are told below"
+    often = "" if origin.weight == 1 else f", each seen {origin.weight:g} times an epoch"
+    return f"{origin.train:,} for training from {origin.source}{often}"
 
 
 def find(ledger: Ledger, examples: Mapping[Verdict, Sequence[str]]) -> tuple[Finding, ...]:

@@ -35,7 +35,7 @@ from ..train.tiny import TABLES, reversals, write_tsv
 from .jobs import note
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "study" / "ablation.toml"
-VECTORS, FEW = RECIPE.with_name("vectors.toml"), RECIPE.with_name("few-pairs.toml")
+VECTORS = RECIPE.with_name("vectors.toml")
 BASE = merged(TABLES, {"data": {"train": ["t.tsv"]}, "train": {"max_epochs": "none", "patience": "none"}})
 ROTARY = {"name": "rotary", "part": "position", "set": ["model.position.name=rotary"]}
 
@@ -148,16 +148,6 @@ def test_vectors_have_a_recipe_of_their_own_with_the_same_base():
     assert [made.train.vectors for made in found] == ["random", "skip_gram", "cbow"]
     assert found[0] == read_plan(RECIPE, None).variants[0].settings
     assert "regard study ablate recipes/study/vectors.toml" in VECTORS.read_text()
-
-
-def test_what_helps_with_few_pairs_is_judged_by_the_validation_text_alone():
-    text, found = FEW.read_text(), read_plan(FEW, Path("corpora"))
-    assert "regard study ablate recipes/study/few-pairs.toml" in text
-    made = {variant.name: variant.settings for variant in found.variants}
-    assert not any(settings.data.test for settings in made.values())
-    assert made["back-translation"].data.train[1] == "corpora/zh-en-back/train.tsv.xz"
-    parts = {"", "regularisation", "pieces", "mean", "tables", "shape", "data"}
-    assert {variant.part for variant in found.variants} == parts
 
 
 def row(variant="baseline", seed=0, bleu=10.0, loss=1.0, **more):

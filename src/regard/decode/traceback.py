@@ -28,12 +28,12 @@ def best_hypotheses(
 
 
 def made_hypotheses(
-    tokens: Int[np.ndarray, "M n_best T2"], gains: Float[np.ndarray, "M n_best T"], settings: DecodeSettings
+    tokens: Int[np.ndarray, "M n_best T1"], gains: Float[np.ndarray, "M n_best T"], settings: DecodeSettings
 ) -> list[list[Hypothesis]]:
     """Makes the hypotheses that `kernel.follow_back` found."""
     counts = tokens[:, :, 0]
     longest = int(counts.max(initial=0))
-    columns = (counts, tokens[:, :, 2 : 2 + longest], gains[:, :, :longest])
+    columns = (counts, tokens[:, :, 1 : 1 + longest], gains[:, :, :longest])
     return [
         [
             make_hypothesis(said[:n], gained[:n], settings.length_penalty)

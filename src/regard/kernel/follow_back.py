@@ -13,12 +13,12 @@ from regard.batch import EOS
 def follow_back(record: Any, places: Tensor, ages: Tensor, n_best: int, penalty: float) -> tuple[Tensor, Tensor]:
     """Finds what `best_hypotheses` finds for the sentences in some places: their tokens, and what each gained.
 
-    Tokens are (M, n_best, 2 + T), after two numbers for each hypothesis: how many there are, 0 where it is none, and 1
-    where the last of them is EOS. Gains are (M, n_best, T).
+    Tokens are (M, n_best, 1 + T): before those of each hypothesis, EOS included where it ended, stands their number, 0
+    where there is none. Gains are (M, n_best, T).
     """
     _, T, N = record.tokens.shape
     M, device = len(places), places.device
-    tokens = torch.empty(M, n_best, 2 + T, dtype=torch.int32, device=device)
+    tokens = torch.empty(M, n_best, 1 + T, dtype=torch.int32, device=device)
     gains = torch.empty(M, n_best, T, dtype=torch.float64, device=device)
     _follow_back[(M, n_best)](
         *(record.tokens, record.parents, record.gains, record.totals),
@@ -42,7 +42,7 @@ def _follow_back(
     slot = tl.load(places_at + sentence)
     length = tl.load(ages_at + slot).to(tl.int32)
     base, out = slot * T * N, sentence * tl.num_programs(1) + rank
-    found_at, gained_at = found_at + out * (2 + T), gained_at + out * T
+    found_at, gained_at = found_at + out * (1 + T), gained_at + out * T
     n_ended, end = _end(end_totals_at + base, rank, length, penalty, N, BLOCK)
     ended = rank < n_ended
     unfinished = tl.where(ended, 0, rank - n_ended)  # hypotheses stand in the order of their totals
@@ -51,13 +51,12 @@ def _follow_back(
     n = tl.where(ended, end // N, tl.where(there, length, 0))
     row = tl.where(ended, tl.load(end_parents_at + base + end), unfinished)
     tl.store(found_at, n + ended.to(tl.int32))
-    tl.store(found_at + 1, ended.to(tl.int32))
-    tl.store(found_at + 2 + n, EOS, ended)
+    tl.store(found_at + 1 + n, EOS, ended)
     tl.store(gained_at + n, tl.load(end_gains_at + base + end), ended)
     for back in range(n):
         age = n - 1 - back
         at = base + age * N + row
-        tl.store(found_at + 2 + age, tl.load(tokens_at + at))
+        tl.store(found_at + 1 + age, tl.load(tokens_at + at))
         tl.store(gained_at + age, tl.load(gains_at + at))
         row = tl.load(parents_at + at)
 

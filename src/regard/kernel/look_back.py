@@ -11,8 +11,8 @@ def look_back(qkv: Tensor, memory: Tensor, ancestors: Tensor, ages: Tensor, n_he
     """Writes each hypothesis's new key and value into the memory, and lets its query look at them and all before.
 
     `qkv` is (R, 3 D), `memory` (2, B, T, N, D) with keys first, `ancestors` (B, N, T), `ages` (B), `out` (R, D). A
-    program is one warp with few numbers, of which the most are at work at a time, and asks for all it needs before it
-    waits for any.
+    program is one warp with few numbers, so that many are at work at a time, and asks for all it needs before it waits
+    for any.
     """
     _, B, T, N, D = memory.shape
     E = D // n_heads

@@ -1,5 +1,7 @@
 """What do 64 clients at once get from a server, with their texts translated together and each by itself?
 
+On a GPU there are two ways together: a text begins as soon as a slot is free, or waits until a batch is over.
+
 Ceiling: the same texts handed to the same model in one list, without a server, in one thread; a server has several.
 Clients and server share the machine; each client asks again as soon as it has its answer. Every answer is compared
 with that of the ceiling: none may be lost, late for another or different. Then many requests are sent while the
@@ -13,7 +15,7 @@ import re
 import statistics
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import cycle, islice, product
 from pathlib import Path
@@ -29,6 +31,7 @@ from rich.table import Table
 import regard
 from regard.serve.settings import ServeSettings
 from regard.study.signature import signature
+from regard.text.lines import read_lines
 
 MODEL = "zh-en"
 WHO = ("我", "他的朋友", "老师", "这个孩子", "我们", "她姐姐", "那位医生", "邻居")
@@ -44,7 +47,12 @@ WHAT = (
     "很忙",
 )
 TEXTS = [f"{who}{when}{what}。" for who, when, what in product(WHO, WHEN, WHAT)]
-WARM = 64  # requests before anything is measured
+WARM = {"cpu": 64, "cuda": 1024}  # requests before anything is measured; a GPU has many sizes to capture
+ALONE = {"batch_texts": 1}
+WAYS: dict[str, dict[str, tuple[dict[str, Any], bool]]] = {  # a server's settings, and whether texts wait for a batch
+    "cpu": {"together": ({}, False), "alone": (ALONE, False)},
+    "cuda": {"slots": ({}, False), "together": ({"workers": 1}, True), "alone": ({"workers": 1, **ALONE}, True)},
+}
 
 
 @dataclass(frozen=True)
@@ -61,22 +69,26 @@ class Load:
     texts_together: float  # mean size of a batch
 
 
-def run_server(settings: ServeSettings, told: Any) -> None:
+def run_server(settings: ServeSettings, device: str, waits: bool, told: Any) -> None:
     """Serves in a process of its own, and tells where."""
+    from regard.serve import desk
     from regard.serve.app import make_app
     from regard.serve.run import address, open_port, serve
     from regard.serve.shelf import Shelf
 
+    if waits:
+        desk.SlottedTransformer = ()  # the desk knows no model with slots, and lets texts wait for a batch's end
     door = open_port("127.0.0.1", 0)
-    serve(make_app(Shelf([MODEL]), settings), door, settings, lambda: told.put(address(door)))
+    serve(make_app(Shelf([MODEL], device=device), settings), door, settings, lambda: told.put(address(door)))
 
 
 @contextmanager
-def server(**changes: Any) -> Iterator[tuple[str, int]]:
+def server(device: str, way: str) -> Iterator[tuple[str, int]]:
     """Gives a server's address and the number of its process."""
     context = multiprocessing.get_context("spawn")
     told = context.SimpleQueue()
-    process = context.Process(target=run_server, args=(ServeSettings(**changes), told), daemon=True)
+    changes, waits = WAYS[device][way]
+    process = context.Process(target=run_server, args=(ServeSettings(**changes), device, waits, told), daemon=True)
     process.start()
     assert process.pid is not None, "a process that was started has a number"
     try:
@@ -86,24 +98,42 @@ def server(**changes: Any) -> Iterator[tuple[str, int]]:
         process.join()
 
 
-def expected(beam: int) -> tuple[dict[str, str], float]:
+@dataclass(frozen=True)
+class Test:
+    """What is asked for, of what, and how often."""
+
+    texts: list[str]
+    device: str
+    clients: int
+    requests: int
+    rounds: int
+    long_run: int
+
+    @property
+    def warm(self) -> int:
+        """How many requests come before anything is measured."""
+        return WARM[self.device]
+
+
+def expected(test: Test, beam: int) -> tuple[dict[str, str], float]:
     """Translates all texts without a server, and gives how many it does in a second."""
     torch.set_num_threads(1)
-    translator = regard.load(MODEL)
+    translator = regard.load(MODEL, device=test.device)
     chosen = replace(translator.settings, beam=beam, method="greedy" if beam == 1 else "beam")
-    translator.translate(TEXTS[:WARM], chosen)
+    for _ in range(2):
+        translator.translate(test.texts[: test.warm], chosen)
     started = time.perf_counter()
-    found = translator.translate(TEXTS, chosen)
+    found = translator.translate(test.texts, chosen)
     seconds = time.perf_counter() - started
-    return {text: each.text for text, each in zip(TEXTS, found, strict=True)}, len(TEXTS) / seconds
+    return {text: each.text for text, each in zip(test.texts, found, strict=True)}, len(test.texts) / seconds
 
 
-def load(url: str, n_requests: int, n_clients: int, beam: int, truth: dict[str, str]) -> Load:
+def load(url: str, test: Test, n_requests: int, beam: int, truth: dict[str, str]) -> Load:
     """Sends requests, and compares each answer."""
-    texts = list(islice(cycle(TEXTS), n_requests))
+    texts = list(islice(cycle(test.texts), n_requests))
     batches, translated = counts(url)
     started = time.perf_counter()
-    answers = asyncio.run(ask_all(url, texts, n_clients, beam=beam))
+    answers = asyncio.run(ask_all(url, texts, test.clients, beam=beam))
     seconds = time.perf_counter() - started
     batches_after, translated_after = counts(url)
     return summed(answers, seconds, (translated_after - translated) / (batches_after - batches), truth)
@@ -132,41 +162,42 @@ def resident(pid: int) -> float | None:
     return int(found[1]) / 1024 if found else None
 
 
-def watch_memory(n_requests: int, n_clients: int, truth: dict[str, str]) -> tuple[list[float | None], Load]:
+def watch_memory(test: Test) -> tuple[list[float | None], Load]:
     """Sends many requests in ten portions, and gives the server's memory before and after each."""
-    with server() as (url, pid):
-        load(url, WARM, n_clients, 5, truth)
+    truth, _ = expected(test, 5)
+    with server(test.device, next(iter(WAYS[test.device]))) as (url, pid):
+        load(url, test, test.warm, 5, truth)
         held, loads = [resident(pid)], []
         for _ in range(10):
-            loads.append(load(url, n_requests // 10, n_clients, 5, truth))
+            loads.append(load(url, test, test.long_run // 10, 5, truth))
             held.append(resident(pid))
-    whole = replace(loads[-1], requests=n_requests, lost=sum(each.lost for each in loads))
+    whole = replace(loads[-1], requests=test.long_run, lost=sum(each.lost for each in loads))
     return held, replace(whole, wrong=sum(each.wrong for each in loads))
 
 
-def compare(n_requests: int, n_clients: int, beam: int, rounds: int) -> dict[str, Any]:
-    """Asks two servers in turn, one that translates texts together and one that does not."""
-    truth, ceiling = expected(beam)
-    found: dict[str, list[Load]] = {"together": [], "alone": []}
-    with server() as together, server(batch_texts=1) as alone:
-        urls = {"together": together[0], "alone": alone[0]}
+def compare(test: Test, beam: int) -> dict[str, Any]:
+    """Asks one server of each way in turn."""
+    truth, ceiling = expected(test, beam)
+    found: dict[str, list[Load]] = {way: [] for way in WAYS[test.device]}
+    with ExitStack() as open_ones:
+        urls = {way: open_ones.enter_context(server(test.device, way))[0] for way in found}
         for url in urls.values():
-            load(url, WARM, n_clients, beam, truth)
-        for _ in range(rounds):
-            for name, url in urls.items():
-                found[name].append(load(url, n_requests, n_clients, beam, truth))
-    best = {name: sorted(loads, key=lambda each: each.per_second)[len(loads) // 2] for name, loads in found.items()}
-    gain = best["together"].per_second / best["alone"].per_second
-    return {"beam": beam, "ceiling": ceiling, "gain": gain, **{name: vars(each) for name, each in best.items()}}
+            load(url, test, test.warm, beam, truth)
+        for _ in range(test.rounds):
+            for way, url in urls.items():
+                found[way].append(load(url, test, test.requests, beam, truth))
+    middle = {way: sorted(loads, key=lambda each: each.per_second)[len(loads) // 2] for way, loads in found.items()}
+    gain = next(iter(middle.values())).per_second / middle["alone"].per_second
+    return {"beam": beam, "ceiling": ceiling, "gain": gain, **{way: vars(each) for way, each in middle.items()}}
 
 
 def show(compared: list[dict[str, Any]], held: list[float | None], whole: Load) -> None:
     """Prints the tables."""
-    table = Table(title="64 clients on loopback")
+    table = Table(title="clients on loopback")
     for name in ("beam", "texts", "a second", "p50 ms", "p95 ms", "p99 ms", "a batch", "lost", "wrong"):
         table.add_column(name, justify="right")
     for row in compared:
-        for name in ("alone", "together"):
+        for name in (way for way in ("alone", "together", "slots") if way in row):
             each = Load(**row[name])
             numbers = [each.per_second, each.p50_ms, each.p95_ms, each.p99_ms, each.texts_together]
             table.add_row(str(row["beam"]), name, *(f"{x:.1f}" for x in numbers), str(each.lost), str(each.wrong))
@@ -174,7 +205,7 @@ def show(compared: list[dict[str, Any]], held: list[float | None], whole: Load) 
     console = Console()
     console.print(table)
     gains = ", ".join(f"× {row['gain']:.1f} with beam {row['beam']}" for row in compared)
-    console.print(f"together against alone: {gains}")
+    console.print(f"the usual way against alone: {gains}")
     shown = " ".join("?" if each is None else f"{each:.0f}" for each in held)
     console.print(f"memory over {whole.requests} requests, MiB: {shown}; lost {whole.lost}, wrong {whole.wrong}")
 
@@ -182,20 +213,23 @@ def show(compared: list[dict[str, Any]], held: list[float | None], whole: Load) 
 def main() -> None:
     """Measures, shows and keeps."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", choices=list(WAYS), default="cpu")
     parser.add_argument("--quick", action="store_true", help="a tenth of the requests")
     parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--text", type=Path, default=None, help="Chinese texts, one a line, instead of short ones")
     parser.add_argument("--results", type=Path, default=None, help="folder for the JSON line")
     chosen = parser.parse_args()
-    n, many, rounds = (128, 1000, 1) if chosen.quick else (1024, 10_000, 3)
-    compared = [compare(n, chosen.clients, beam, rounds) for beam in (1, 5)]
-    held, whole = watch_memory(many, chosen.clients, expected(5)[0])
+    texts = TEXTS if chosen.text is None else [line.split("\t")[0] for line in read_lines(str(chosen.text))]
+    requests, rounds, long_run = (128, 1, 1000) if chosen.quick else (1024, 3, 10_000)
+    if chosen.device == "cuda":
+        requests *= 4
+    test = Test(list(dict.fromkeys(texts)), chosen.device, chosen.clients, requests, rounds, long_run)
+    compared = [compare(test, beam) for beam in (1, 5)]
+    held, whole = watch_memory(test)
     show(compared, held, whole)
     record = {"compared": compared, "memory_mib": held, "long_run": vars(whole)}
-    keep(
-        "serve-cpu",
-        {**record, "signature": signature("cpu", model=MODEL, clients=chosen.clients, workers=ServeSettings().workers)},
-        chosen.results,
-    )
+    asked = {"model": MODEL, "clients": test.clients, "texts": len(test.texts), "workers": ServeSettings().workers}
+    keep(f"serve-{test.device}", {**record, "signature": signature(test.device, **asked)}, chosen.results)
 
 
 if __name__ == "__main__":

@@ -5,11 +5,15 @@ from rich.table import Table
 from regard.plot.bench_section import Bar, Bars, Real, Record, Section, percent
 from regard.plot.bench_table import LEAST, MOST, Number, Row, make_table, number
 
-WAYS = {"together": "texts of many clients together", "alone": "each text by itself"}
+WAYS = {
+    "slots": "texts of many clients, each as soon as a slot is free",
+    "together": "texts of many clients together",
+    "alone": "each text by itself",
+}
 
 
 def serve_section(record: Record) -> Section:
-    """Shows both ways to serve beside the same texts without a server."""
+    """Shows the ways to serve beside the same texts without a server."""
     compared = record.get("compared", [])
     tables = [_table(cell) for cell in compared]
     panels = [_panel(cell) for cell in compared]

@@ -51,7 +51,8 @@ class ComplexitySettings:
 
 # On a CPU a size is large enough where products are large against the overhead of some ten microseconds a call, and
 # small enough where no tensor exceeds 32 MiB, from which on glibc asks the system for memory anew at each call. On a
-# GPU a recurrence's step must read more than its cache holds, which takes thousands of features.
+# GPU all of the card must have work, which takes millions of weights of attention, and a recurrence's step must read
+# far more than the card's cache holds, which takes thousands of features.
 SETTINGS = {
     "cpu": ComplexitySettings(
         by_n=Sweep("n", (64, 128, 256, 512, 1024, 2048), other=256, batch=1),
@@ -60,10 +61,10 @@ SETTINGS = {
         most=5e10,
     ),
     "cuda": ComplexitySettings(
-        by_n=Sweep("n", (1024, 2048, 4096, 8192, 16384, 32768), other=256, batch=4),
-        by_d=Sweep("d", (256, 512, 1024, 2048, 4096, 8192, 16384), other=1024, batch=16),
+        by_n=Sweep("n", (1024, 2048, 4096, 8192, 16384, 32768), other=256, batch=16),
+        by_d=Sweep("d", (512, 1024, 2048, 4096, 8192, 16384, 32768), other=1024, batch=16),
         race=Race("small", lengths=(16, 32, 64, 128), slots=16384),
-        most=6e13,
+        most=3e14,
         last=3,
     ),
 }
@@ -205,7 +206,8 @@ def tasks_of(name: str, sweep: Sweep, settings: ComplexitySettings) -> list[Task
 def make_call(task: Task, device: torch.device) -> Callable[[], Any]:
     """Makes one pass of a layer over random input, without gradients."""
     torch.manual_seed(task.seed)
-    layer = LAYERS[task.layer].make(task.d, task.k).to(device, _dtype(device)).eval()
+    with device:
+        layer = LAYERS[task.layer].make(task.d, task.k).to(_dtype(device)).eval()
     x = torch.randn(task.batch, task.n, task.d, device=device, dtype=_dtype(device))
     return partial(_pass, layer, x)
 

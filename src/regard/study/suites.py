@@ -60,6 +60,7 @@ SUITES = (
     Suite("train", "cuda", "train.py", CUDA, ("--quick",)),
     _cpu("train", "--quick"),
     _cpu("write", "--shapes small --seconds 0.5"),
+    Suite("serve", "cuda", "serve.py", CUDA, ("--quick",), modules=("fastapi", "uvicorn"), model="zh-en"),
     _cpu("serve", "--quick", modules=("fastapi", "uvicorn"), model="zh-en"),
     _cpu(
         "view",

@@ -33,6 +33,13 @@ def test_nothing_is_found_where_nothing_is():
     assert (probe(planted(2.0), y, SENTENCES, 3, 0)[:, 1] < 0.01).all()
 
 
+def test_one_vector_far_from_all_others_does_not_outweigh_them():
+    """A stream that has collapsed but for one word, which is learned from in some splits and held out in others."""
+    x = 1e-7 * planted(0.5)
+    x[12 * LENGTH + 3] = 1.0
+    assert (probe(x, PLACES[:, None], SENTENCES, 20, 0) > -0.01).all()
+
+
 def test_sentences_are_held_out_and_not_tokens():
     """What only names the sentence tells nothing about others, though it tells all about this one."""
     names = torch.nn.functional.one_hot(SENTENCES).double()

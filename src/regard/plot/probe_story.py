@@ -28,7 +28,8 @@ def _method(study: ProbeStudy) -> list[str]:
         "before each sub-layer. Begin and end of a sentence are left out: they are no words, and tell their place by "
         "what they are.",
         "Ridge regression from the vector to the place; its strength is chosen on a part of the sentences that it "
-        "learns from, and R² is measured on a quarter of the sentences that it has not seen. "
+        "learns from, and R² is measured on a quarter of the sentences that it has not seen. No guess goes beyond the "
+        "places that it has learned from. "
         f"{settings.splits} splits, seed {settings.seed}.",
         "Controls: the codes alone, the words' own vectors alone (some words stand early, full stops last), and places "
         "in a shuffled order.",

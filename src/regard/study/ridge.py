@@ -59,5 +59,11 @@ def _split(x: Tensor, y: Tensor, sentences: Tensor, numbers: Tensor, chance: tor
 def _judged(
     x: Tensor, y: Tensor, learned: Bool[Tensor, " N"], judged: Bool[Tensor, " N"], strengths: Tensor
 ) -> Float[Tensor, "S K"]:
+    """Gives R²; no guess goes beyond the targets that were learned from.
+
+    In a stream that has collapsed, all but equal vectors tell little, and one that differs would lie millions of
+    standard deviations away, and be guessed as far out.
+    """
     weights, offset = fit_ridge(x[learned], y[learned], strengths)
-    return r_squared(y[judged], x[judged] @ weights + offset[:, None])
+    guess = x[judged] @ weights + offset[:, None]
+    return r_squared(y[judged], guess.clamp(y[learned].amin(0), y[learned].amax(0)))

@@ -214,8 +214,11 @@ def test_maps_of_one_input_equal_their_definition_whether_their_gradients_lie_to
     check(mixed(joined, exact), cut, given, dtype)
 
 
-@DTYPES
-@pytest.mark.parametrize("sizes", [(5, 7, 3), (19, 19, 8), (33, 17, 64), (64, 64, 128), (1, 50, 20)], ids=str)
+SHORT = [(5, 7, 3), (19, 19, 8), (33, 17, 64), (64, 64, 64), (1, 50, 20)]
+KINDS = [(sizes, dtype) for dtype in (torch.float32, torch.bfloat16) for sizes in SHORT]
+
+
+@pytest.mark.parametrize(("sizes", "dtype"), [*KINDS, ((64, 64, 128), torch.bfloat16)], ids=str)
 @pytest.mark.parametrize("lengths", [None, (7, 2, 0)], ids=str)
 def test_short_attention_equals_its_definition(sizes, lengths, dtype):
     from regard.kernel.short_attention import short_attention
@@ -232,6 +235,18 @@ def test_short_attention_equals_its_definition(sizes, lengths, dtype):
             (q, k, v),
             dtype,
         )
+
+
+@pytest.mark.parametrize(
+    ("width", "dtype", "taken"), [(128, "float32", False), (64, "float32", True), (128, "bfloat16", True)]
+)
+@pytest.mark.parametrize("autocast", [False, True])
+def test_wide_heads_are_short_only_where_they_compile_soon(width, dtype, taken, autocast):
+    from regard.attention.fused import is_short
+
+    q = torch.empty(1, 1, 5, width, dtype=getattr(torch, dtype), device="cuda")
+    with torch.autocast("cuda", torch.bfloat16, enabled=autocast):
+        assert is_short(q, q, q, Mask(), None, 0.0) == (taken or autocast)
 
 
 FEW = [(1, 1, 7, 11, 5), (1, 1, 33, 256, 256), (2, 5, 19, 37, 16), (1, 16, 512, 300, 129), (3, 2, 1, 1, 1)]

@@ -13,6 +13,7 @@ from regard.position.by_offset import ByOffset
 
 # Queries or keys, and features of a head, that fit into the registers of one program on a GPU.
 SHORT, WIDEST = 64, 128
+WIDEST_FLOAT32 = 64  # of a head of a short sequence: wider ones take minutes to compile
 # Queries and keys from which on a bias is worth a kernel of its own.
 LONG = 64
 
@@ -53,7 +54,7 @@ def fused_attention(
         if is_relative(q, k, v):
             from regard.kernel.relative_attention import relative_attention  # only there is Triton installed
 
-            kind = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else q.dtype
+            kind = _computed_in(q)
             return relative_attention(q.to(kind), k.to(kind), v.to(kind), mask, bias, scale, dropout)
         bias = bias.written_out(q.dtype)
     if k.shape[2] == 0:
@@ -61,7 +62,7 @@ def fused_attention(
     if is_short(q, k, v, mask, bias, dropout):
         from regard.kernel.short_attention import short_attention  # only there is Triton installed
 
-        kind = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else q.dtype
+        kind = _computed_in(q)
         return short_attention(q.to(kind), k.to(kind), v.to(kind), mask.key_lengths, mask.causal, scale)
     call = prepare(q, k, v, mask, bias)
     out = F.scaled_dot_product_attention(call.q, call.k, call.v, call.attn_mask, dropout, call.is_causal, scale=scale)[
@@ -74,14 +75,18 @@ def is_short(q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None, d
     """Tells whether our own kernel for short sequences on a GPU takes this call."""
     if not q.is_cuda or bias is not None or dropout > 0.0 or q.dtype.itemsize > 4 or 0 in q.shape:
         return False
-    lengths = mask.key_lengths
+    lengths, widest = mask.key_lengths, WIDEST if _computed_in(q).itemsize < 4 else WIDEST_FLOAT32
     plain = mask.query_lengths is None and mask.window is None and mask.allowed is None and mask.offset == 0
     return (
         plain
         and (lengths is None or lengths.dim() == 1)
         and max(q.shape[2], k.shape[2]) <= SHORT
-        and max(q.shape[3], v.shape[3]) <= WIDEST
+        and max(q.shape[3], v.shape[3]) <= widest
     )
+
+
+def _computed_in(q: Tensor) -> torch.dtype:
+    return torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else q.dtype
 
 
 def is_relative(q: Tensor, k: Tensor, v: Tensor) -> bool:
@@ -89,8 +94,7 @@ def is_relative(q: Tensor, k: Tensor, v: Tensor) -> bool:
 
     It adds up gradients in any order, so it stands back where only one order is wanted.
     """
-    kind = torch.get_autocast_dtype("cuda") if q.is_cuda and torch.is_autocast_enabled("cuda") else q.dtype
-    if not q.is_cuda or kind.itemsize != 2 or 0 in q.shape or torch.are_deterministic_algorithms_enabled():
+    if not q.is_cuda or _computed_in(q).itemsize != 2 or 0 in q.shape or torch.are_deterministic_algorithms_enabled():
         return False
     return min(q.shape[2], k.shape[2]) >= LONG and max(q.shape[3], v.shape[3]) <= WIDEST
 

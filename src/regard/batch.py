@@ -78,8 +78,11 @@ class Batch:
 def make_source(sentences: Sequence[Ids], width: int | None = None) -> Source:
     """Pads source sentences, each closed by EOS, to the longest or to a given width."""
     ids, lengths = _padded(sentences, [], [EOS], width)
-    real = torch.arange(ids.shape[1]) < lengths[:, None]
-    return Source(ids, _positions(real), lengths, _key_mask(lengths, ids.shape[1]))
+    n, columns = lengths.numpy(), np.arange(ids.shape[1])
+    positions = columns * (columns < n.max(initial=0))  # as `_positions`; small arrays cost less than small tensors
+    full = bool((n == len(columns)).all())
+    mask = Mask() if full else Mask(n_keys=len(columns), key_lengths=lengths, sighted=True)
+    return Source(ids, torch.from_numpy(positions[None]), lengths, mask)
 
 
 def make_batch(src: Sequence[Ids], tgt: Sequence[Ids], widths: tuple[int, int] | None = None) -> Batch:
@@ -162,9 +165,3 @@ def _padded(sentences: Sequence[Ids], head: list[int], tail: list[int], width: i
 def _positions(real: Bool[Tensor, "B T"]) -> Int[Tensor, "1 T"]:
     """Gives where each column stands, once for all sentences; one that is padding in all of them stands at 0."""
     return torch.arange(real.shape[1], device=real.device) * real.any(dim=0, keepdim=True)
-
-
-def _key_mask(lengths: Tensor, width: int) -> Mask:
-    """Masks the padding; where there is none the kernels are told so."""
-    full = len(lengths) == 0 or int(lengths.min()) == width
-    return Mask() if full else Mask(n_keys=width, key_lengths=lengths, sighted=True)

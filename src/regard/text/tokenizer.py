@@ -19,6 +19,7 @@ Side = Literal["src", "tgt"]
 Ids = Sequence[int] | NDArray[np.integer]
 JOINT = "tokenizer.model"
 SEPARATE = ("tokenizer.src.model", "tokenizer.tgt.model")
+FEW = 32  # texts
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +69,9 @@ class Tokenizer:
         return self._side(side).encode(self._plain(text))
 
     def encode_batch(self, texts: Iterable[str], side: Side) -> list[list[int]]:
-        """Cuts many texts, on all cores."""
-        return self._side(side).encode([self._plain(text) for text in texts])
+        """Cuts many texts on all cores, and few one after another: threads take longer to start than those to cut."""
+        cutter, plain = self._side(side), [self._plain(text) for text in texts]
+        return cutter.encode(plain) if len(plain) > FEW else [cutter.encode(text) for text in plain]
 
     def decode(self, ids: Ids, side: Side = "tgt") -> str:
         """Puts pieces together; padding, beginnings and ends vanish, an unknown piece is shown as ⁇."""

@@ -35,7 +35,7 @@ from ..train.tiny import TABLES, reversals, write_tsv
 from .jobs import note
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "study" / "ablation.toml"
-VECTORS = RECIPE.with_name("vectors.toml")
+VECTORS, FEW_PAIRS = (RECIPE.with_name(f"{name}.toml") for name in ("vectors", "few-pairs"))
 BASE = merged(TABLES, {"data": {"train": ["t.tsv"]}, "train": {"max_epochs": "none", "patience": "none"}})
 ROTARY = {"name": "rotary", "part": "position", "set": ["model.position.name=rotary"]}
 
@@ -148,6 +148,22 @@ def test_vectors_have_a_recipe_of_their_own_with_the_same_base():
     assert [made.train.vectors for made in found] == ["random", "skip_gram", "cbow"]
     assert found[0] == read_plan(RECIPE, None).variants[0].settings
     assert "regard study ablate recipes/study/vectors.toml" in VECTORS.read_text()
+
+
+def test_few_pairs_have_a_recipe_that_exchanges_the_text_too():
+    found = read_plan(FEW_PAIRS, Path("corpora"))
+    assert found.title == "What makes few pairs go further" and not found.same_data
+    assert not any(variant.settings.data.test for variant in found.variants)
+    assert "regard study ablate recipes/study/few-pairs.toml" in FEW_PAIRS.read_text()
+    assert read_plan(RECIPE, None).same_data and read_plan(RECIPE, None).title == "What each part is worth"
+
+
+def test_losses_compare_where_pieces_are_the_same():
+    others = ({"text": {"vocab_size": 60}}, {"data": {"train": ["u.tsv"]}}, {"text": {"sampling": 0.5}})
+    made = plan(*({"name": str(at), **tables} for at, tables in enumerate(others)))
+    found = sum_up(made, [row(), *(row(str(at), bleu=11.0, loss=0.5) for at in range(3))]).lines
+    assert [line.loss_gain for line in found] == [None, None, None, -0.5]
+    assert [line.gain for line in found] == [None, 1.0, 1.0, 1.0]
 
 
 def row(variant="baseline", seed=0, bleu=10.0, loss=1.0, **more):

@@ -37,17 +37,17 @@ def ablation_page(found: Ablation, plan: Plan, command: str, about: str) -> Page
     assert {each.name for each in fields(Row)} == set(FIELDS), "the page must tell of each field of a row"
     beside = max((row.beside for row in found.rows), default=1)
     return Page(
-        title="What each part is worth",
-        question="The same data, the same budget, one part exchanged: what do quality, speed and size become (S8.3, "
-        "S4.3, S4.5)?",
+        title=plan.title,
+        question=f"The same {'data, the same ' * plan.same_data}budget, one part exchanged: what do quality, speed and "
+        "size become (S8.3, S4.3, S4.5)?",
         method=[
             about,
-            f"Every run takes {base.train.max_steps:,} steps of {base.train.batch_tokens:,} target slots with the very "
-            f"same batches for the same seed; {beside} runs side by side, each in a process of its own. Text and "
-            f"pieces are prepared once, for all{_but(plan)}.",
+            f"Every run takes {base.train.max_steps:,} steps of {base.train.batch_tokens:,} target slots, with the "
+            f"very same batches for the same text, pieces and seed; {beside} runs side by side, each in a process of "
+            f"its own. Text and pieces are prepared once, for all{_but(plan)}.",
             "BLEU is of the model that was best on the validation text. Speeds are of runs that shared the machine "
             "with others that came and went, and compare with nothing. * marks differences beyond chance by Welch's "
-            "t-test at 5 %, each judged by itself.",
+            "t-test at 5 %, each judged by itself. The loss is of one piece, and compares where pieces are the same.",
         ],
         tables=[ablate_table(found)],
         picture="Variants sorted by BLEU with their seeds, and curves of validation loss",
@@ -68,7 +68,7 @@ def _but(plan: Plan) -> str:
 def findings(found: Ablation) -> list[str]:
     """Puts the numbers into sentences."""
     judged = [line for line in found.lines if line.gain is not None]
-    within = [line.variant for line in judged if line.beyond is False and line.loss_beyond is False]
+    within = [line.variant for line in judged if line.beyond is False and not line.loss_beyond]
     said = [
         f"BLEU better than the baseline's by more than chance: {_named(judged, 1)}.",
         f"Worse by more than chance: {_named(judged, -1)}.",

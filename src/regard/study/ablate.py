@@ -32,7 +32,7 @@ class Line:
     perplexity: Spread | None
     gain: float | None  # of quality, against the baseline's
     beyond: bool | None
-    loss_gain: float | None  # of the loss, against the baseline's: below 0 is better
+    loss_gain: float | None  # of the loss, against the baseline's where pieces are the same: below 0 is better
     loss_beyond: bool | None
     errors: list[str]
 
@@ -137,7 +137,9 @@ def sum_up(plan: Plan, rows: list[Row]) -> Ablation:
     rows = [row for row in rows if row.variant in known and row.seed in plan.seeds]
     on_test = any(row.bleu_test is not None for row in rows)
     lines = [_line(variant, [row for row in rows if row.variant == variant.name], on_test) for variant in plan.variants]
-    compared = [_compared(line, lines[0]) for line in lines if line.seeds or line.errors]
+    compared = [
+        _compared(line, lines[0], plan.same_pieces(known[line.variant])) for line in lines if line.seeds or line.errors
+    ]
     missing = len(plan.seeds) * len(plan.variants) - sum(row.error is None for row in rows)
     return Ablation(rows, compared, "test" if on_test else "validation", missing)
 
@@ -149,7 +151,7 @@ def with_device(plan: Plan, device: str, first_seed: int) -> Plan:
         return replace(made, train=replace(made.train, device=device))
 
     variants = tuple(replace(each, settings=moved(each.settings)) for each in plan.variants)
-    return Plan(tuple(seed + first_seed for seed in plan.seeds), variants)
+    return replace(plan, seeds=tuple(seed + first_seed for seed in plan.seeds), variants=variants)
 
 
 def _line(variant: Variant, rows: list[Row], on_test: bool) -> Line:
@@ -177,7 +179,7 @@ def _line(variant: Variant, rows: list[Row], on_test: bool) -> Line:
     )
 
 
-def _compared(line: Line, base: Line) -> Line:
+def _compared(line: Line, base: Line, same_pieces: bool) -> Line:
     if line.variant == base.variant or line.quality is None or base.quality is None:
         return line
     assert line.loss is not None and base.loss is not None, "a run with BLEU has a loss"
@@ -185,8 +187,8 @@ def _compared(line: Line, base: Line) -> Line:
         line,
         gain=line.quality.mean - base.quality.mean,
         beyond=beyond(line.quality, base.quality),
-        loss_gain=line.loss.mean - base.loss.mean,
-        loss_beyond=beyond(line.loss, base.loss),
+        loss_gain=line.loss.mean - base.loss.mean if same_pieces else None,
+        loss_beyond=beyond(line.loss, base.loss) if same_pieces else None,
     )
 
 

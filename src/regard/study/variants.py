@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from hashlib import blake2b
 from json import dumps
 from pathlib import Path
@@ -13,6 +13,8 @@ from regard.config import Settings, merged, override, settings, unknown
 from regard.train.start import placed  # where the texts that a file names lie
 
 BASELINE = "baseline"
+TITLE = "What each part is worth"
+KEYS = ["title", "seeds", "base", "variant"]
 TABLES = tuple(table.name for table in fields(Settings))
 # What must be the same for all, or they could not be compared: the budget, and all data but what is learned from.
 LEARNED = ("train", "weights", "tags")
@@ -35,10 +37,22 @@ class Plan:
 
     seeds: tuple[int, ...]
     variants: tuple[Variant, ...]
+    title: str = TITLE
+
+    @property
+    def same_data(self) -> bool:
+        """Tells whether all learn from the same text."""
+        return all(variant.settings.data == self.variants[0].settings.data for variant in self.variants)
+
+    def same_pieces(self, variant: Variant) -> bool:
+        """Tells whether a variant says the same pieces as the baseline, so that what one of them costs compares."""
+        base, made = self.variants[0].settings, variant.settings
+        sampled = replace(made.text, sampling=base.text.sampling, variants=base.text.variants)
+        return made.data == base.data and sampled == base.text
 
 
 def read_plan(path: Path, corpora: Path | None) -> Plan:
-    """Reads a file with `seeds`, the tables of `[base]`, and `[[variant]]`s; a mistake is said with its name."""
+    """Reads a file with `title`, `seeds`, tables of `[base]`, and `[[variant]]`s; a mistake is said with its name."""
     try:
         return make_plan(tomllib.loads(path.read_text(encoding="utf-8")), path.parent, corpora)
     except (ValueError, OSError) as error:
@@ -48,8 +62,8 @@ def read_plan(path: Path, corpora: Path | None) -> Plan:
 def make_plan(file: Mapping[str, Any], beside: Path, corpora: Path | None) -> Plan:
     """Makes the settings of all variants."""
     for key in file:
-        if key not in {"seeds", "base", "variant"}:
-            raise ValueError(unknown(key, ["seeds", "base", "variant"], "key"))
+        if key not in KEYS:
+            raise ValueError(unknown(key, KEYS, "key"))
     base = placed(dict(file.get("base", {})), beside, corpora)
     first = Variant(BASELINE, "", (), settings(Settings, base))
     check_base(first.settings)
@@ -59,7 +73,7 @@ def make_plan(file: Mapping[str, Any], beside: Path, corpora: Path | None) -> Pl
     if len(variants) < 2 or len(set(names)) < len(names):
         twice = [name for name in names if names.count(name) > 1]
         raise ValueError(f"there must be 1 or more variants, each with a name of its own, got {twice or names[1:]}")
-    return Plan(_seeds(file.get("seeds", [0])), tuple(variants))
+    return Plan(_seeds(file.get("seeds", [0])), tuple(variants), str(file.get("title", TITLE)))
 
 
 def check_base(base: Settings) -> None:

@@ -75,14 +75,14 @@ def test_every_step_equals_the_transformer(norm, place, activation):
 
 
 @pytest.mark.parametrize(("d_model", "n_heads"), WIDTHS)
-@pytest.mark.parametrize("tie", ["all", "none"])
-def test_every_width_of_heads_equals_the_transformer(d_model, n_heads, tie):
-    model = made(d_model, n_heads, d_ff=2 * d_model + 3, tie=tie)
+@pytest.mark.parametrize(("tie", "position"), [("all", "sinusoidal"), ("none", "sinusoidal"), ("all", "rotary")])
+def test_every_width_of_heads_equals_the_transformer(d_model, n_heads, tie, position):
+    model = made(d_model, n_heads, d_ff=2 * d_model + 3, tie=tie, position=PartSettings(position))
     assert_near(run(native(model), n_steps=19), run(exact(model), n_steps=19))
 
 
-@pytest.mark.parametrize("position", ["sinusoidal", "learned", "none", "index", "half_wave"])
-def test_every_position_that_is_added_equals_the_transformer(position):
+@pytest.mark.parametrize("position", ["sinusoidal", "learned", "none", "index", "half_wave", "rotary"])
+def test_every_position_that_is_added_or_turns_equals_the_transformer(position):
     model = made(position=PartSettings(position))
     assert_near(run(native(model)), run(exact(model)))
 
@@ -102,9 +102,9 @@ def test_norms_keep_their_own_eps():
     assert_near(run(native(model)), run(exact(model)))
 
 
-@pytest.mark.parametrize("position", ["sinusoidal", "learned"])
+@pytest.mark.parametrize("position", ["sinusoidal", "learned", "rotary"])
 def test_long_sentences_equal_the_transformer(position):
-    options = {} if position == "sinusoidal" else {"max_len": 700}
+    options = {"max_len": 700} if position == "learned" else {}
     model = made(position=PartSettings(position, options))
     source, target = [4 + i % 71 for i in range(600)], [4 + i * i % 73 for i in range(599)]
     with torch.no_grad():
@@ -257,8 +257,9 @@ SEARCHES = [("greedy", {}), ("beam", {"beam": 4, "n_best": 3}), ("beam", {"beam"
 
 @pytest.mark.parametrize(("method", "changes"), SEARCHES)
 @pytest.mark.parametrize("prefix", [None, [[5, 6], [], [7], []]])
-def test_searches_find_what_they_find_with_the_transformer(method, changes, prefix):
-    model = made(32, 4, tie="none")
+@pytest.mark.parametrize("position", ["sinusoidal", "rotary"])
+def test_searches_find_what_they_find_with_the_transformer(method, changes, prefix, position):
+    model = made(32, 4, tie="none", position=PartSettings(position))
     settings = DecodeSettings(method=method, max_ratio=2.0, max_extra=5, **changes)
     plain, fast = (SEARCH[method](one, make_source(SRC), settings, prefix) for one in (exact(model), native(model)))
     assert len({tuple(some[0].ids) for some in plain}) > 1, "this model says the same to everything"

@@ -1,4 +1,4 @@
-"""The codes that a position scheme adds to tokens, made before they are needed."""
+"""What belongs to each place by a position scheme, made before it is needed."""
 
 import torch
 from jaxtyping import Float
@@ -10,19 +10,27 @@ KNOWN_PLACES = 512  # whose codes are kept; others are made when a sentence gets
 
 
 class Codes:
-    """What is added to each place's token: to words like these, by a scheme that only adds."""
+    """What is added to each place's token, to words like these; and what heads of so many features are turned by.
 
-    def __init__(self, position: Position, words: Float[Tensor, "V D"]):
+    For each pair of features a turn is its cosine and its sine.
+    """
+
+    def __init__(self, position: Position, words: Float[Tensor, "V D"], turned: int = 0):
         self.position = position
-        self.known = words.new_zeros(0, words.shape[1])
+        self.turned = turned
+        self.nothing = words.new_zeros(words.shape[1])
         self.known = self._made(0, min(KNOWN_PLACES, position.limit or KNOWN_PLACES))
 
-    def at(self, first: int, end: int) -> Float[Tensor, "T D"]:
+    def at(self, first: int, end: int) -> Float[Tensor, "T C"]:
         """Gives the codes of some places in a row."""
         return self.known[first:end] if end <= len(self.known) else self._made(first, end)
 
     def _made(self, first: int, end: int) -> Tensor:
-        """A code is what a token becomes that is all zeros."""
-        nothing = self.known.new_zeros(1, end - first, self.known.shape[1])
+        """What is added is what a token becomes that is all zeros, and a turn what pairs of 1 and 0 become."""
+        positions = torch.arange(first, end, device=self.nothing.device)[None]
+        ones = self.nothing.new_zeros(1, 1, end - first, self.turned)
+        ones[..., ::2] = 1.0
         with torch.no_grad():
-            return self.position.embed(nothing, torch.arange(first, end, device=nothing.device)[None])[0].contiguous()
+            added = self.position.embed(self.nothing.expand(1, end - first, -1), positions)[0]
+            turns = self.position.rotate(ones, positions)[0, 0]
+        return torch.cat([added, turns], dim=-1).contiguous()

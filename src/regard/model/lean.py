@@ -59,7 +59,7 @@ class LeanLayer(nn.Module):
             [layer.after_attention.norm, layer.after_cross_attention.norm, layer.after_feed_forward.norm]
         )
         self.norm_first = layer.after_attention.norm_first
-        self.n_heads = own.n_heads
+        self.n_heads, self.position = own.n_heads, own.position
 
     def forward(
         self,
@@ -80,10 +80,11 @@ class LeanLayer(nn.Module):
 
     def _look_back(self, x: Tensor, back: Tensor, place: int) -> Tensor:
         R, D = x.shape
-        qkv = self.qkv(x).view(R, 3, self.n_heads, -1).transpose(0, 1)  # (3, R, H, E)
-        back[place] = qkv[1:]
+        q, k, v = self.qkv(x).view(R, 3, self.n_heads, 1, -1).unbind(1)  # (R, H, 1, E) each
+        q, k = (self.position.rotate(turned, torch.tensor([[place]])) for turned in (q, k))
+        back[place, 0], back[place, 1] = k[:, :, 0], v[:, :, 0]
         k, v = back[: place + 1].permute(1, 2, 3, 0, 4).unbind(0)  # (R, H, place + 1, E)
-        return self.own_out(F.scaled_dot_product_attention(qkv[0].unsqueeze(2), k, v).view(R, D))
+        return self.own_out(F.scaled_dot_product_attention(q, k, v).view(R, D))
 
     def _look_across(self, x: Tensor, across: tuple[Tensor, Tensor], allowed: Tensor | None) -> Tensor:
         k, v = across

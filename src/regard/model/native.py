@@ -17,6 +17,7 @@ from regard.model.seq2seq import Seq2Seq, State
 from regard.model.transformer import Transformer
 from regard.native import Library, open_library
 from regard.native.library import REAL, WHOLE, Choice, Search, Sentences, Sizes
+from regard.position.rotary import Rotary
 
 NORM = {LayerNorm: 0, RMSNorm: 1}
 ACTIVATION = {F.relu: 0, F.gelu: 1, F.silu: 2}
@@ -64,7 +65,9 @@ class NativeTransformer(Seq2Seq):
         self.library = library
         self.width = model.tgt.table.embedding_dim
         self.n_words = model.output.table.num_embeddings
-        self.src_codes, self.tgt_codes = (Codes(side.position, side.table.weight) for side in (model.src, model.tgt))
+        turned = turned_width(model)
+        sides = (model.src, model.tgt)
+        self.src_codes, self.tgt_codes = (Codes(side.position, side.table.weight, turned) for side in sides)
         self.tables = tuple(side.table.weight.detach().contiguous() for side in (model.src, model.tgt))  # read in place
         arrays = [*self.tables, *_parameters(model)]
         self.address = library.model(_sizes(model, precision), [0 if x is None else x.data_ptr() for x in arrays])
@@ -153,7 +156,13 @@ def _sizes(model: Transformer, precision: str) -> Sizes:
     sizes = model.tgt.table.embedding_dim, first.attention.n_heads, first.feed_forward.inner.out_features
     residual = first.after_attention
     parts = NORM[type(residual.norm)], residual.norm_first, ACTIVATION[first.feed_forward.activation]
-    return Sizes(*sizes, *tables, *layers, *parts, PRECISION[precision])
+    return Sizes(*sizes, *tables, *layers, *parts, PRECISION[precision], turned_width(model))
+
+
+def turned_width(model: Transformer) -> int:
+    """Gives the features of a head, if positions turn its queries and keys; else 0."""
+    turns = isinstance(model.tgt.position, Rotary)
+    return model.tgt.table.embedding_dim // model.decoder.layers[0].attention.n_heads if turns else 0  # pyright: ignore
 
 
 def _parameters(model: Transformer) -> list[Tensor | None]:

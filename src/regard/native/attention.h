@@ -46,6 +46,16 @@ struct Heads {
         }
     }
 
+    // Turns each pair of features of every head; `by` has the cosine and the sine for each. An odd one stays.
+    void turn(float* x, const float* by) const {
+        for (float* head = x; head < x + n * width; head += width)
+            for (int i = 0; i + 1 < width; i += 2) {
+                const float a = head[i], b = head[i + 1];
+                head[i] = a * by[i] - b * by[i + 1];
+                head[i + 1] = a * by[i + 1] + b * by[i];
+            }
+    }
+
   private:
     // A head of V vectors, which stay in registers.
     template <int V>

@@ -20,7 +20,7 @@ class Sizes(Structure):
         (name, c_int64)
         for name in (
             *("D", "H", "F", "src_words", "tgt_words", "n_encoder", "n_decoder"),
-            *("norm", "norm_first", "activation", "precision"),
+            *("norm", "norm_first", "activation", "precision", "turned"),
         )
     ]
 

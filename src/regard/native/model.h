@@ -17,6 +17,10 @@ struct Sizes {
     int64_t norm_first;
     Activation activation;
     Precision precision;
+    int64_t turned;  // features of a head, where positions turn queries and keys; else 0
+
+    // What belongs to a place: D features that are added to its token, then those that its queries and keys turn by.
+    int64_t code() const { return D + turned; }
 };
 
 // Arrays of floats, taken one after another; a missing bias is null.

@@ -17,7 +17,7 @@ struct Search {
     int64_t N, n_best, first, T;  // hypotheses, ends that are wanted, the least token that is said, the longest limit
     double length_penalty;
     const int64_t* limits;  // (B)
-    const float* codes;     // (T, D)
+    const float* codes;     // (T, code): what belongs to each place
     int32_t *tokens, *parents, *end_parents;
     double *gains, *end_gains, *totals, *end_totals;
     int64_t* lengths;  // (B): tokens that each had when it was over
@@ -113,7 +113,8 @@ class Searching {
     void step(int threads) {
         tokens_.clear(), rows_.clear(), left_.clear();
         for (const Sentence& each : sentences_) tokens_.insert(tokens_.end(), each.last().begin(), each.last().end());
-        const float* logits = writer_.step(tokens_.data(), search_.codes + age_ * writer_.model().sizes.D, threads);
+        const float* code = search_.codes + age_ * writer_.model().sizes.code();
+        const float* logits = writer_.step(tokens_.data(), code, threads);
         likeliest(logits, tokens_.size(), V_, choice_, threads, gains_.data(), said_.data());
         const int64_t N = search_.N, each_has = N * choice_.k;
         std::vector<Sentence> going;

@@ -24,6 +24,13 @@ class Stream {
         for (int64_t i = 0; i < D; i++) x[r * D + i] = table[token * D + i] * scale + code[i];
     }
 
+    // Turns the query and the key of a token, which lie side by side, where positions do.
+    void turn(float* qk, const float* code) const {
+        if (!model.sizes.turned) return;
+        model.heads.turn(qk, code + D);
+        model.heads.turn(qk + D, code + D);
+    }
+
     // x becomes norm(x + f(x)), or x + f(norm(x)); f takes its input and gives where its output lies.
     template <typename Function>
     void residual(const Norm& norm, Function f) {

@@ -34,7 +34,7 @@ class Writer {
             ancestors_[r].push_back(r);
         }
         for (size_t l = 0; l < model_.decoder.size(); l++) {
-            look_back(model_.decoder[l].own, back_[l]);
+            look_back(model_.decoder[l].own, code, back_[l]);
             look_across(model_.decoder[l].cross, across_[l].get());
             stream_.feed(model_.decoder[l].feed);
         }
@@ -65,7 +65,7 @@ class Writer {
   private:
     using Memory = std::vector<Buffer<float>>;  // for each token written the keys and values (R, 2D) of that step
 
-    void look_back(const SelfAttention& own, Memory& memory) {
+    void look_back(const SelfAttention& own, const float* code, Memory& memory) {
         const int64_t D = stream_.D, R = stream_.R;
         stream_.residual(own.norm, [&](const float* in) {
             stream_.times(own.qkv, in, stream_.wide);
@@ -73,7 +73,8 @@ class Writer {
             const int64_t n = memory.size();
             each(R, n * D * 8, stream_.threads, [&](int64_t r) {
                 thread_local Buffer<const float*> keys;
-                const float* qkv = stream_.wide + r * 3 * D;
+                float* qkv = stream_.wide + r * 3 * D;
+                stream_.turn(qkv, code);
                 std::memcpy(memory.back().get() + r * 2 * D, qkv + D, 2 * D * sizeof(float));
                 keys.room(n);
                 for (int64_t t = 0; t < n; t++) keys.get()[t] = memory[t].get() + ancestors_[r][t] * 2 * D;

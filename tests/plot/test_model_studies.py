@@ -4,18 +4,16 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.text import Text
-from rich.table import Table
 
 from regard.plot.mean_split import draw_mean_split, shown_pairs
-from regard.plot.mean_split_story import mean_split_story
+from regard.plot.mean_split_page import mean_split_page
 from regard.plot.mean_split_table import top_pairs
-from regard.plot.model_page import REMARKS, Story, as_markdown, write_page
 from regard.plot.position_probe import draw_position_probe
-from regard.plot.probe_story import probe_story
+from regard.plot.probe_page import probe_page
 from regard.plot.pruning import draw_pruning
-from regard.plot.pruning_story import pruning_story
+from regard.plot.pruning_page import pruning_page
 from regard.plot.subspaces import draw_subspaces, sorted_shares
-from regard.plot.subspaces_story import subspaces_story
+from regard.plot.subspaces_page import subspaces_page
 from regard.plot.subspaces_table import n_carrying
 from regard.study.position_probe import run_position_probe
 from regard.study.pruning import PruneSettings, run_pruning
@@ -26,17 +24,17 @@ from tests.study.test_probe import SETTINGS
 
 PAIRS = make_pairs(40)
 RUNS = {
-    "probe": (lambda model: run_position_probe("random", model, PAIRS, SETTINGS), draw_position_probe, probe_story),
+    "probe": (lambda model: run_position_probe("random", model, PAIRS, SETTINGS), draw_position_probe, probe_page),
     "subspaces": (
         lambda model: run_subspaces("random", model, PAIRS, SubspaceSettings(draws=3, tops=(3,))),
         draw_subspaces,
-        subspaces_story,
+        subspaces_page,
     ),
-    "mean split": (lambda model: run_mean_split("random", model, PAIRS), draw_mean_split, mean_split_story),
+    "mean split": (lambda model: run_mean_split("random", model, PAIRS), draw_mean_split, mean_split_page),
     "pruning": (
         lambda model: run_pruning("random", model, PAIRS[:8], PruneSettings(3, 1)),
         draw_pruning,
-        pruning_story,
+        pruning_page,
     ),
 }
 
@@ -76,7 +74,7 @@ def test_a_scheme_without_codes_is_drawn_and_told_too(name):
 
 def test_probe_tables_hold_the_numbers(studies):
     study = studies["probe"]
-    stream, updates, small = probe_story(study).tables
+    stream, updates, small = probe_page(study).tables
     rows = {(row[0], row[1]): row[2] for row in cells(stream)}
     place = study.stacks[0].points[1].place
     assert rows["encoder", "layer 0"] == f"{place.mean:.2f} ± {place.spread:.2f}".replace("-", "−")
@@ -115,37 +113,7 @@ def test_pairs_of_a_layer_are_means_over_its_heads(studies):
 
 def test_pruning_tells_at_how_many_heads_a_point_is_lost(studies):
     study = studies["pruning"]
-    said = pruning_story(study).findings[0]
+    said = pruning_page(study).findings[0]
     assert f"of 8 heads, {study.curves[0].enough()} keep BLEU within 1 point of {study.whole.bleu:.1f}" in said
-    table = pruning_story(study).tables[0]
+    table = pruning_page(study).tables[0]
     assert [row[0] for row in cells(table)] == ["8", "4", "0"]
-
-
-def test_a_table_becomes_markdown():
-    table = Table(title="t", caption="Below.")
-    table.add_column("one\nname")
-    table.add_column("n", justify="right")
-    table.add_row("a", "1")
-    assert as_markdown(table) == ["| one name | n |", "| --- | ---: |", "| a | 1 |", "", "Below."]
-
-
-def test_a_page_is_written_from_a_run_and_keeps_what_was_written_by_hand(tmp_path):
-    table = Table(title="Numbers")
-    table.add_column("n")
-    table.add_row("17")
-    story = Story("Why?", "A question.", ["So."], [table], "A picture", ["It is 17."])
-    path = tmp_path / "why.md"
-    write_page(path, story, "regard study why", {"commit": "abc", "seed": 3})
-    first = path.read_text(encoding="utf-8")
-    for part in (
-        "# Why?",
-        "regard study why",
-        "![A picture](images/why.png)",
-        "- It is 17.",
-        "| 17 |",
-        "commit abc, seed 3",
-    ):
-        assert part in first
-    path.write_text(first.replace("17", "18") + f"{REMARKS}\n\nBy hand.\n", encoding="utf-8")
-    write_page(path, story, "regard study why", {"commit": "abc", "seed": 3})
-    assert path.read_text(encoding="utf-8") == first + f"{REMARKS}\n\nBy hand.\n"

@@ -205,9 +205,10 @@ def test_pages_have_question_picture_command_numbers_signature_and_findings(comp
         text = path.read_text(encoding="utf-8")
         assert (tmp_path / "images" / f"{name}.png").stat().st_size > 1000
         assert text == page_text(page, f"images/{name}.png")
-        for part in (f"# {page.title}", page.question, f"(images/{name}.png)", f"`{page.command}`", "Signature: "):
+        for part in (f"# {page.title}", page.question, f"(images/{name}.png)", f"\n{page.command}\n", "Signature: "):
             assert part in text
         assert all(line in text for line in (*page.method, *page.findings))
+        assert all(" ".join(table.caption.split()) in text for table in page.tables if table.caption)
         assert text.count("\n| ") == len(re.findall(r"^\| ", text, flags=re.MULTILINE))
 
 

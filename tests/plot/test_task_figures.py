@@ -108,7 +108,7 @@ def test_a_page_has_the_numbers_of_the_run(name, request):
     study = request.getfixturevalue(name)
     make = {"sides": digits_page, "clips": clips_page, "talks": talks_page}[name]
     text = page_text(make(study, "regard study it"), "images/it.png")
-    assert "`regard study it`" in text and "(images/it.png)" in text
+    assert "\nregard study it\n" in text and "(images/it.png)" in text
     for row in study.rows:
         assert f"{100 * row.test.mean:.1f} ± {100 * row.test.spread:.1f}" in text
     assert "exactly the same" in text

@@ -73,7 +73,7 @@ def test_the_same_seed_gives_the_same_numbers(run):
     [
         (["--out", "x.jpg"], "must end in .png, .svg, .pdf, got 'x.jpg'"),
         (["--doc", "page.txt"], "a page's file must end in .md, got 'page.txt'"),
-        (["--doc", "nowhere/page.md"], "the folder for 'page.png' does not exist: nowhere"),
+        (["--doc", "nowhere/page.md"], "the folder for 'page.md' does not exist: nowhere"),
         (["--sentences", "3"], "pairs or more that the model can read, got 3"),
         (["--device", "gpu"], "must be auto, cpu, cuda or cuda:N, got 'gpu'"),
     ],

@@ -6,18 +6,8 @@ from typing import Annotated
 import typer
 
 from regard.cli.app import Device, Json, Out, Seed, study
-from regard.cli.study_text import (
-    Data,
-    Doc,
-    Model,
-    Quick,
-    Sentences,
-    check_places,
-    hand_over,
-    read_text,
-    say_unread,
-    short_name,
-)
+from regard.cli.study_page import Doc, Quick, check_places
+from regard.cli.study_text import Data, Model, Sentences, hand_over, read_text, say_unread, short_name
 from regard.plot.terminal import with_bar
 
 QUICK_SENTENCES, QUICK_POINTS, QUICK_ORDERS = 60, 5, 1
@@ -55,7 +45,7 @@ def prune_heads(
 
         return draw_pruning(found)
 
-    from regard.plot.pruning_story import pruning_story
+    from regard.plot.pruning_page import pruning_page
 
     signed = signature(place, seed=seed, model=found.model, pairs=found.n_pairs, decoding="greedy")
-    hand_over(found, draw, lambda: pruning_story(found), signed, (out, doc), json_)
+    hand_over(found, draw, lambda: pruning_page(found), signed, (out, doc), json_)

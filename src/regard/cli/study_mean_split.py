@@ -1,18 +1,8 @@
 """The command that splits the stream into means, and scores into pairs of them: study mean-split."""
 
 from regard.cli.app import Device, Json, Out, Seed, study
-from regard.cli.study_text import (
-    Data,
-    Doc,
-    Model,
-    Quick,
-    Sentences,
-    check_places,
-    hand_over,
-    read_text,
-    say_unread,
-    short_name,
-)
+from regard.cli.study_page import Doc, Quick, check_places
+from regard.cli.study_text import Data, Model, Sentences, hand_over, read_text, say_unread, short_name
 from regard.plot.terminal import with_bar
 
 QUICK_SENTENCES = 60
@@ -45,7 +35,7 @@ def mean_split(
 
         return draw_mean_split(found)
 
-    from regard.plot.mean_split_story import mean_split_story
+    from regard.plot.mean_split_page import mean_split_page
 
     signed = signature(place, seed=seed, model=found.model, pairs=found.n_pairs)
-    hand_over(found, draw, lambda: mean_split_story(found), signed, (out, doc), json_)
+    hand_over(found, draw, lambda: mean_split_page(found), signed, (out, doc), json_)

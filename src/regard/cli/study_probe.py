@@ -6,18 +6,8 @@ from typing import Annotated
 import typer
 
 from regard.cli.app import Device, Json, Out, Seed, study
-from regard.cli.study_text import (
-    Data,
-    Doc,
-    Model,
-    Quick,
-    Sentences,
-    check_places,
-    hand_over,
-    read_text,
-    say_unread,
-    short_name,
-)
+from regard.cli.study_page import Doc, Quick, check_places
+from regard.cli.study_text import Data, Model, Sentences, hand_over, read_text, say_unread, short_name
 from regard.plot.terminal import with_bar
 
 QUICK = {"splits": 3, "small_seeds": 1}
@@ -54,7 +44,7 @@ def position_probe(
 
         return draw_position_probe(found)
 
-    from regard.plot.probe_story import probe_story
+    from regard.plot.probe_page import probe_page
 
     signed = signature(place, seed=seed, model=found.model, pairs=found.n_pairs)
-    hand_over(found, draw, lambda: probe_story(found), signed, (out, doc), json_)
+    hand_over(found, draw, lambda: probe_page(found), signed, (out, doc), json_)

@@ -6,18 +6,8 @@ from typing import Annotated
 import typer
 
 from regard.cli.app import Device, Json, Out, Seed, study
-from regard.cli.study_text import (
-    Data,
-    Doc,
-    Model,
-    Quick,
-    Sentences,
-    check_places,
-    hand_over,
-    read_text,
-    say_unread,
-    short_name,
-)
+from regard.cli.study_page import Doc, Quick, check_places
+from regard.cli.study_text import Data, Model, Sentences, hand_over, read_text, say_unread, short_name
 from regard.plot.terminal import with_bar
 
 QUICK_DRAWS = 20
@@ -54,7 +44,7 @@ def subspaces(
 
         return draw_subspaces(found)
 
-    from regard.plot.subspaces_story import subspaces_story
+    from regard.plot.subspaces_page import subspaces_page
 
     signed = signature(place, seed=seed, model=found.model, pairs=found.n_pairs)
-    hand_over(found, draw, lambda: subspaces_story(found), signed, (out, doc), json_)
+    hand_over(found, draw, lambda: subspaces_page(found), signed, (out, doc), json_)

@@ -3,26 +3,22 @@
 import shlex
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.studies import check_out, keep_figure
-from regard.plot.terminal import escaped, print_json, print_tables, say
+from regard.cli.study_page import keep
+from regard.plot.page import Page
+from regard.plot.terminal import print_json, print_tables, say
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from regard.plot.model_page import Story
-
 Model = Annotated[str, typer.Argument(help="A model folder, or the name of a bundled model.")]
 Data = Annotated[list[str] | None, typer.Option(help="Parallel text; sentences that come along if none is named.")]
 Sentences = Annotated[int, typer.Option(min=1, help="Pairs that are read, from the first on.")]
-Quick = Annotated[bool, typer.Option("--quick", help="Less of everything, to see what it is like.")]
-Doc = Annotated[
-    Path | None, typer.Option(help="Write the page about this run here, its picture into images beside it.")
-]
 HIDDEN = ("--doc", "--out", "-o")  # where things go does not move a number
 
 
@@ -44,16 +40,6 @@ def read_text(
     return translator, bundled_pairs(translator.src_lang, translator.tgt_lang)[:sentences], place
 
 
-def check_places(out: Path | None, doc: Path | None) -> None:
-    """Refuses files that could not be written before anything is computed."""
-    check_out(out)
-    if doc is None:
-        return
-    if doc.suffix != ".md":
-        raise ValueError(f"a page's file must end in .md, got {doc.name!r}")
-    check_out(doc.parent / f"{doc.stem}.png")
-
-
 def say_unread(n: int) -> None:
     """Says how many pairs were left out."""
     if n:
@@ -63,7 +49,7 @@ def say_unread(n: int) -> None:
 def hand_over(
     study: Any,
     draw: "Callable[[], Figure]",
-    tell: "Callable[[], Story]",
+    tell: Callable[[], Page],
     signature: dict[str, Any],
     places: tuple[Path | None, Path | None],
     json_: bool,
@@ -71,20 +57,11 @@ def hand_over(
     """Saves the figure and the page where they are wanted, and prints tables or JSON."""
     from regard.study.record import plain
 
-    out, doc = places
-    if out is not None:
-        keep_figure(draw(), out)
-    story = tell()
-    if doc is not None:
-        from regard.plot.model_page import write_page
-
-        (doc.parent / "images").mkdir(exist_ok=True)
-        keep_figure(draw(), doc.parent / "images" / f"{doc.stem}.png")
-        write_page(doc, story, command_line(sys.argv), signature)
-        say(f"[dim]page saved as[/] {escaped(str(doc))}")
+    page = replace(tell(), command=command_line(sys.argv), signature=signature)
+    keep(draw, lambda: page, *places)
     if json_:
         return print_json({**plain(study), "signature": signature})
-    print_tables(*story.tables)
+    print_tables(*page.tables)
 
 
 def short_name(word: str) -> str:

@@ -1,6 +1,7 @@
 """A study as a page of the documentation, written from the very run."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,18 +13,21 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+REMARKS = "## Remarks"  # what stands under it is written by hand, and is kept when the page is written again
+
+
 @dataclass(frozen=True)
 class Page:
     """What a page says; its picture lies beside it in `images/`, under the page's own name."""
 
     title: str
     question: str
-    method: list[str]
-    tables: list[Table]
-    picture: str  # what it shows, for who cannot see it
-    findings: list[str]
-    command: str
-    signature: dict[str, Any]
+    method: Sequence[str]
+    tables: Sequence[Table]
+    picture: str  # what it shows
+    findings: Sequence[str]
+    command: str = ""
+    signature: dict[str, Any] = field(default_factory=dict)
     more: str = ""  # markdown that closes the page
 
 
@@ -42,7 +46,6 @@ def check_page(path: Path | None) -> None:
 def write_page(page: Page, figure: "Figure", path: Path) -> None:
     """Writes the page, whole or not at all, once its picture is there; remarks by hand at its end stay."""
     from regard.plot.figure import save_figure
-    from regard.plot.model_page import kept_remarks
     from regard.text.whole import whole_file  # whose room is slow to enter, and commands load this file for their help
 
     picture = path.parent / "images" / f"{path.stem}.png"
@@ -54,21 +57,28 @@ def write_page(page: Page, figure: "Figure", path: Path) -> None:
         draft.write_text(text, encoding="utf-8")
 
 
+def kept_remarks(path: Path) -> str:
+    """Gives what was written by hand on a page that is there, or nothing."""
+    before = path.read_text(encoding="utf-8") if path.exists() else ""
+    return before[before.index(REMARKS) :] if REMARKS in before else ""
+
+
 def page_text(page: Page, picture: str) -> str:
     """Gives the page as markdown."""
     told = ", ".join(f"{name} {value}" for name, value in page.signature.items())
     parts = [
         f"# {page.title}",
         page.question,
+        f"```sh\n{page.command}\n```",
         f"![{page.picture}]({picture})",
-        f"`{page.command}`",
+        f"*{page.picture}*",
+        "## What the numbers say",
+        "\n".join(f"- {line}" for line in page.findings),
         "## How it is measured",
         "\n".join(f"- {line}" for line in page.method),
         "## What was measured",
-        *(text for table in page.tables for text in (f"*{table.title}*", markdown_table(table))),
+        *(text for table in page.tables for text in _shown(table)),
         f"Signature: {told}.",
-        "## What the numbers say",
-        "\n".join(f"- {line}" for line in page.findings),
         *([page.more] if page.more else []),
     ]
     return "\n\n".join(parts) + "\n"
@@ -80,6 +90,10 @@ def markdown_table(table: Table) -> str:
     rules = ["---:" if column.justify == "right" else "---" for column in table.columns]
     rows = zip(*([_plain(cell) for cell in column.cells] for column in table.columns), strict=True)
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, rules, *rows))
+
+
+def _shown(table: Table) -> list[str]:
+    return [f"**{table.title}**", markdown_table(table), *([_plain(table.caption)] if table.caption else [])]
 
 
 def _plain(cell: object) -> str:

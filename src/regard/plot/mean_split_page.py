@@ -1,14 +1,14 @@
 """What the page about the stream as a sum of means says."""
 
 from regard.plot.mean_split_table import heads_table, scores_table, shares_table, top_pairs
-from regard.plot.model_page import Story
+from regard.plot.page import Page
 from regard.study.mean_split import PARTS
 from regard.study.split_scores import MeanSplitStudy
 
 
-def mean_split_story(study: MeanSplitStudy) -> Story:
+def mean_split_page(study: MeanSplitStudy) -> Page:
     """Tells the question, the method, and what was found."""
-    return Story(
+    return Page(
         "What is the stream made of in deeper layers?",
         "At the embedding a vector is a word and a position; above, layers have mixed them. Means take them apart "
         "again at any layer: global mean, position mean, context, word, rest. The split is carried exactly into the "

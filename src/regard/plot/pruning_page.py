@@ -1,13 +1,13 @@
 """What the page about taking heads out says."""
 
-from regard.plot.model_page import Story
+from regard.plot.page import Page
 from regard.plot.pruning_table import importance_table, pruning_table
 from regard.study.pruning import ALLOWED_LOSS, Curve, PruneStudy
 
 
-def pruning_story(study: PruneStudy) -> Story:
+def pruning_page(study: PruneStudy) -> Page:
     """Tells the question, the method, and what was found."""
-    return Story(
+    return Page(
         "How many heads does a model need?",
         "Heads are taken out of a trained model one after another, the least important first, and quality is measured "
         "again each time; beside it heads go in the reverse order and by chance (S7.6).",

@@ -1,13 +1,13 @@
 """What the page about the position probe says."""
 
-from regard.plot.model_page import Story
+from regard.plot.page import Page
 from regard.plot.probe_table import kind, probe_table, short, small_table, updates_table
 from regard.study.position_probe import ProbeStudy, StackReadings
 
 
-def probe_story(study: ProbeStudy) -> Story:
+def probe_page(study: ProbeStudy) -> Page:
     """Tells the question, the method, and what was found."""
-    return Story(
+    return Page(
         "Is position lost in the upper layers?",
         "Positions enter a Transformer once, at the bottom. A linear probe asks at each layer how well the stream "
         "still tells where a token stands, and whether residual connections are what carries it up (S7.4).",

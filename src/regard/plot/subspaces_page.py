@@ -1,14 +1,14 @@
 """What the page about the subspaces of words and positions says."""
 
-from regard.plot.model_page import Story
+from regard.plot.page import Page
 from regard.plot.subspaces_table import angles_table, distinct_tables, n_carrying, points_table
 from regard.study.subspaces import StackSubspaces, SubspaceStudy, Table
 
 
-def subspaces_story(study: SubspaceStudy) -> Story:
+def subspaces_page(study: SubspaceStudy) -> Page:
     """Tells the question, the method, and what was found."""
     has_codes = any(stack.table is not None for stack in study.stacks)
-    return Story(
+    return Page(
         "Do words and positions live in nearly orthogonal subspaces?",
         "A position's code is put into the same vector as the word. That works best where the two use different "
         "directions; principal angles tell whether they do, and random subspaces what nearly orthogonal would be by "

@@ -175,7 +175,8 @@ def test_every_suite_of_this_copy_takes_the_options_that_it_is_given(tmp_path):
 
 
 def test_each_device_has_its_suites():
-    assert [suite.name for suite in choose_suites([], "cuda")] == ["attention", "growth", "kernels", "decode", "train"]
+    on_gpu = ["attention", "growth", "kernels", "decode", "train", "serve"]
+    assert [suite.name for suite in choose_suites([], "cuda")] == on_gpu
     assert [suite.script for suite in choose_suites(["decode"], "cuda")] == ["decode_gpu.py"]
     assert {suite.result for suite in SUITES if suite.device == "cpu"} >= {"view-cpu.json", "write-cpu.json"}
     assert len({suite.result for suite in SUITES}) == len(SUITES)

@@ -220,6 +220,20 @@ def test_scores_have_signatures(run, trained, tmp_path):
     assert json.loads(run("evaluate", "-m", trained, "--data", turned, "--reverse", "--json").out) == found
 
 
+def test_a_shortlist_is_learned_and_used(run, trained, text, tmp_path):
+    listed = tmp_path / "words.shortlist"
+    told = run("shortlist", "-m", trained, "--data", text, "-o", listed, "--frequent", "9", "--each", "4").err
+    assert "learned from 60 pairs" in told and listed.exists()
+    plain, short = (
+        json.loads(run("evaluate", "-m", trained, "--data", text, "--json", *more).out)
+        for more in ((), ("--shortlist", listed))
+    )
+    assert short["bleu"] > 0.9 * plain["bleu"] > 0
+    assert run("translate", "-m", trained, PAIRS[0][0], "--shortlist", listed).out.strip()
+    assert "does not exist" in run("shortlist", "-m", trained, "--data", text, "-o", "nowhere/x", code=2).err
+    assert "no complete safetensors" in run("translate", "-m", trained, "a", "--shortlist", text, code=2).err
+
+
 def test_a_model_describes_itself(run, trained):
     found = json.loads(run("info", trained, "--json").out)
     assert found.keys() == {"parameters", "precision", "shards", "bytes", "vocabulary", "scores", "settings"}

@@ -71,7 +71,7 @@ def test_the_tutorial_s_commands_run(tmp_path, monkeypatch, capsys):
     lines = ["To be", *(pair.replace("\t", " ") for pair in pairs)]
     Path("text.txt").write_text("\n".join(lines * 3) + "\n", encoding="utf-8")
     Path("facts.txt").write_text("Ben lives in Rome. Anna lives in Oslo.\n", encoding="utf-8")
-    first, more = ["train", "translate", "evaluate", "info"], ["train", "translate", "export"]
+    first, more = ["train", "translate", "evaluate", "info"], ["train", "translate", "export", "shortlist", "translate"]
     last = ["train", "generate", "qa train", "qa ask"]
     assert [name(command) for command in TUTORIAL] == [*first, *more, "heads", "align", *last]
     for command in TUTORIAL:
@@ -82,6 +82,7 @@ def test_the_tutorial_s_commands_run(tmp_path, monkeypatch, capsys):
     assert Path("runs/mine/training.png").exists()
     assert Path("mine-small/model.safetensors").exists()
     assert "\t" in Path("bt.tsv").read_text(encoding="utf-8")
+    assert len(Path("translations.txt").read_text(encoding="utf-8").splitlines()) == 3 * len(lines)
 
 
 def test_targets_exist():

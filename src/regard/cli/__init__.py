@@ -3,6 +3,7 @@
 # Commands stand in the help in the order in which they are brought in here.
 from regard.cli import train  # isort: skip
 from regard.cli import translate  # isort: skip
+from regard.cli import shortlist  # isort: skip
 from regard.cli import generate  # isort: skip
 from regard.cli import trace  # isort: skip
 from regard.cli import heads  # isort: skip
@@ -34,6 +35,7 @@ __all__ = [
     "models",
     "qa",
     "serve",
+    "shortlist",
     "studies",
     "study_ablate",
     "study_complexity",

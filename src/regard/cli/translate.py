@@ -13,6 +13,7 @@ from regard.zoo import HOME
 
 MODEL = "A bundled model's name (see regard models), a run's folder, or the model folder inside it."
 BEAM = "Hypotheses kept; 1 is greedy."
+SHORTLIST = "Look through the words alone that this file, made by regard shortlist, suggests: quicker, on a CPU."
 
 
 @app.command()
@@ -30,6 +31,7 @@ def translate(
     n_best: Annotated[int | None, typer.Option(help="Translations given for each sentence.")] = None,
     precision: Precision = "float32",
     device: Device = "cpu",
+    shortlist: Annotated[Path | None, typer.Option(help=SHORTLIST)] = None,
     pairs: Annotated[
         bool, typer.Option("--pairs", help="Write translation<TAB>sentence: a corpus by back-translation.")
     ] = False,
@@ -47,7 +49,7 @@ def translate(
     folder, lines = (model, lines) if model is not None else picked(src, tgt, lines)
     from regard.decode.load import load
 
-    translator = load(folder, precision, device)
+    translator = load(folder, precision, device, shortlist)
     check_languages(translator, src, tgt)
     chosen = decoding(translator.settings, beam, n_best, set_)
     if pairs:
@@ -68,13 +70,14 @@ def evaluate(
     beam: Annotated[int | None, typer.Option(help=BEAM)] = None,
     precision: Precision = "float32",
     device: Device = "cpu",
+    shortlist: Annotated[Path | None, typer.Option(help=SHORTLIST)] = None,
     reverse: Reverse = False,
     json_: Json = False,
 ) -> None:
     """Translates the source side of parallel text and scores it: BLEU and chrF by sacreBLEU, with signatures."""
     from regard.decode.load import load
 
-    translator = load(model, precision, device)
+    translator = load(model, precision, device, shortlist)
     result = scored(translator, data, reverse, decoding(translator.settings, beam, None, set_))
     if json_:
         return print_json(result)

@@ -7,6 +7,7 @@ import torch
 
 from regard.checkpoint import Checkpoint, load_model
 from regard.config import choose
+from regard.decode.shortlist import load_shortlist
 from regard.decode.translator import Translator
 from regard.decode.writer import Writer
 from regard.model.swift import swift
@@ -15,17 +16,26 @@ from regard.zoo.find import find_model
 DEVICE = {"cpu": ("float32", "int8"), "cuda": ("float32", "bfloat16")}
 
 
-def load(path: str | PathLike[str], precision: str = "float32", device: str = "cpu") -> Translator:
+def load(
+    path: str | PathLike[str],
+    precision: str = "float32",
+    device: str = "cpu",
+    shortlist: str | PathLike[str] | None = None,
+) -> Translator:
     """Opens a model folder, the model inside a run's folder, or a bundled model by its name, ready to translate.
 
     A decoder comes as a `Writer`, ready to write.
     Models are packed for speed: on a CPU, in `int8` for more of it; on `cuda` for steps that are one captured graph,
-    in `bfloat16` for more speed. `auto` is the GPU where there is one that can do it.
+    in `bfloat16` for more speed. `auto` is the GPU where there is one that can do it. With a shortlist, which
+    `regard shortlist` makes, only the words are looked through that a source suggests.
     """
     place = choose_device(device, precision)
     checkpoint = load_model(find_model(path))
     model = checkpoint.model if place == "cpu" else checkpoint.model.to(place, getattr(torch, precision))
-    return ready(replace(checkpoint, model=swift(model, precision)))
+    translator = ready(replace(checkpoint, model=swift(model, precision)))
+    if shortlist is not None:
+        translator.shortlist = load_shortlist(shortlist, checkpoint.tokenizer)
+    return translator
 
 
 def ready(checkpoint: Checkpoint) -> Translator:

@@ -14,6 +14,7 @@ from regard.decode import SEARCH, compiled
 from regard.decode.conveyor import search_all
 from regard.decode.hypothesis import Hypothesis
 from regard.decode.sentences import sentences
+from regard.decode.shortlist import Shortlist
 from regard.decode.translation import Translation, make_translation
 from regard.model import Seq2Seq
 from regard.model.native import NativeTransformer
@@ -45,6 +46,7 @@ class Translator:
         self.src_lang = src_lang
         self.tgt_lang = tgt_lang
         self.max_len = max_len
+        self.shortlist: Shortlist | None = None
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> "Translator":
@@ -156,11 +158,16 @@ class Translator:
         if alone and isinstance(self.model, SlottedTransformer):
             yield from search_all(self.model, parts, settings)
             return
+        if self.shortlist is not None and not (alone and isinstance(self.model, NativeTransformer)):
+            raise ValueError(
+                "a shortlist is for greedy and beam search without a prefix, in compiled code on a CPU: leave it out"
+            )
         device = next(self.model.parameters()).device
         for batch in batches(parts, settings.batch_tokens):
             src = make_source([parts[i] for i in batch]).to(device)
             if alone and isinstance(self.model, NativeTransformer):
-                found = compiled.search(self.model, src, settings)
+                words = None if self.shortlist is None else self.shortlist.words([parts[i] for i in batch])
+                found = compiled.search(self.model, src, settings, words)
             else:
                 found = search(self.model, src, settings, [prefixes[i] for i in batch])
             yield from zip(batch, found, strict=True)

@@ -81,15 +81,25 @@ class NativeTransformer(Seq2Seq):
         return self.model
 
     def search(
-        self, src: Source, limits: Int[np.ndarray, " B"], N: int, n_best: int, length_penalty: float
+        self,
+        src: Source,
+        limits: Int[np.ndarray, " B"],
+        N: int,
+        n_best: int,
+        length_penalty: float,
+        words: Int[np.ndarray, " W"] | None = None,
     ) -> tuple[dict[str, np.ndarray], Int[np.ndarray, " B"]]:
-        """Searches with N hypotheses, some steps a call; gives the record of decisions, and how long each became."""
+        """Searches with N hypotheses, some steps a call; gives the record of decisions, and how long each became.
+
+        Where words are given, EOS among them, no others are said, and probabilities are among these.
+        """
         B, T = len(limits), int(limits.max())
         record = {name: np.empty((B, T, N), np.int32 if name in WHOLE else np.float64) for name in WHOLE + REAL}
         limits, lengths = np.ascontiguousarray(limits, np.int64), np.zeros(B, np.int64)
         codes = self.tgt_codes.at(0, T)
         places = (each.ctypes.data for each in (*record.values(), lengths))
-        wanted = Search(N, n_best, self.least, T, length_penalty, limits.ctypes.data, codes.data_ptr(), *places)
+        some = (None, 0) if words is None else (words.ctypes.data, len(words))
+        wanted = Search(N, n_best, self.least, T, length_penalty, limits.ctypes.data, *some, codes.data_ptr(), *places)
         state = self.start(src, N)
         searching = self.library.search(state.address, wanted)
         try:

@@ -47,6 +47,22 @@ class Bytes {
         for (int64_t j = 0; j < columns; j++) column(j, j < N ? weight + j * K : nullptr, j < N ? bias : nullptr);
     }
 
+    // Takes some rows of another.
+    Bytes(const Bytes& from, const int64_t* rows, int64_t N) : N(N), K(from.K), wide_(from.wide_) {
+        const int64_t columns = (N + PANEL - 1) / PANEL * PANEL;
+        packed_.room(columns * wide_);
+        bias_.room(columns), scales_.room(columns), excess_.room(columns);
+        for (int64_t j = 0; j < columns; j++) {
+            const int64_t row = j < N ? rows[j] : rows[0];  // what stands behind the last is never read
+            const int8_t* old = from.packed_.get() + row / PANEL * PANEL * wide_ + row % PANEL * 4;
+            int8_t* panel = packed_.get() + j / PANEL * PANEL * wide_ + j % PANEL * 4;
+            for (int64_t k = 0; k < wide_; k += 4) std::memcpy(panel + k * PANEL, old + k * PANEL, 4);
+            bias_.get()[j] = from.bias_.get()[row];
+            scales_.get()[j] = from.scales_.get()[row];
+            excess_.get()[j] = from.excess_.get()[row];
+        }
+    }
+
     // out (R, N) = x (R, K) Wᵀ + b
     void times(const Rounded& x, int64_t R, float* out, int threads) const {
         const int64_t panels = (N + PANEL - 1) / PANEL;

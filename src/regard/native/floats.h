@@ -50,6 +50,20 @@ class Floats {
         }
     }
 
+    // Takes some rows of another.
+    Floats(const Floats& from, const int64_t* rows, int64_t N) : N(N), K(from.K) {
+        const int64_t panels = (N + PANEL - 1) / PANEL;
+        packed_.room(panels * K * PANEL);
+        bias_.room(panels * PANEL);
+        for (int64_t j = 0; j < panels * PANEL; j++) {
+            const int64_t row = j < N ? rows[j] : rows[0];  // what stands behind the last is never read
+            const float* old = from.packed_.get() + row / PANEL * K * PANEL + row % PANEL;
+            float* column = packed_.get() + j / PANEL * K * PANEL + j % PANEL;
+            for (int64_t k = 0; k < K; k++) column[k * PANEL] = old[k * PANEL];
+            bias_.get()[j] = from.bias_.get()[row];
+        }
+    }
+
     // out (R, N) = x (R, K) Wᵀ + b
     void times(const float* x, int64_t R, float* out, int threads) const {
         const int64_t panels = (N + PANEL - 1) / PANEL;

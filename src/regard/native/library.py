@@ -43,7 +43,9 @@ class Search(Structure):
     _fields_ = [
         *((name, c_int64) for name in ("N", "n_best", "first", "T")),
         ("length_penalty", c_double),
-        *((name, c_void_p) for name in ("limits", "codes", *WHOLE, *REAL, "lengths")),
+        *((name, c_void_p) for name in ("limits", "words")),
+        ("n_words", c_int64),
+        *((name, c_void_p) for name in ("codes", *WHOLE, *REAL, "lengths")),
     ]
 
 

@@ -19,6 +19,14 @@ class Linear {
             floats_ = std::make_unique<Floats>(weight, bias, N, K);
     }
 
+    // Takes some rows of another.
+    Linear(const Linear& from, const int64_t* rows, int64_t N) {
+        if (from.bytes_)
+            bytes_ = std::make_unique<Bytes>(*from.bytes_, rows, N);
+        else
+            floats_ = std::make_unique<Floats>(*from.floats_, rows, N);
+    }
+
     // out (R, N) = x (R, K) Wᵀ + b; `rounded` is a place for x in 8 bits
     void times(const float* x, int64_t R, float* out, Rounded& rounded, int threads) const {
         if (floats_) return floats_->times(x, R, out, threads);

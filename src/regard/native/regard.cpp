@@ -74,6 +74,7 @@ int regard_likeliest(Writer* writer, const int64_t* tokens, const float* code, c
 // Begins to write hypotheses to their ends, which is done some steps at a time so that Python can be told to stop.
 int regard_search(Writer* writer, const Search* search, Searching** made) {
     return guarded([&] {
+        if (search->words && !known(search->words, search->n_words, writer->V())) return NO_SUCH_TOKEN;
         *made = new Searching(*writer, *search);
         return DONE;
     });

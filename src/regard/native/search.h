@@ -17,6 +17,8 @@ struct Search {
     int64_t N, n_best, first, T;  // hypotheses, ends that are wanted, the least token that is said, the longest limit
     double length_penalty;
     const int64_t* limits;  // (B)
+    const int64_t* words;   // that may be said, or null: all from `first` on
+    int64_t n_words;
     const float* codes;     // (T, code): what belongs to each place
     int32_t *tokens, *parents, *end_parents;
     double *gains, *end_gains, *totals, *end_totals;
@@ -97,8 +99,9 @@ class Sentence {
 class Searching {
   public:
     Searching(Writer& writer, const Search& search)
-        : writer_(writer), search_(search), V_(writer.model().sizes.tgt_words),
-          choice_{std::min(search.N + 1, V_), search.first, nullptr} {
+        : writer_(writer), search_(search), V_(search.words ? search.n_words : writer.V()),
+          choice_{std::min(search.N + 1, V_), search.words ? 0 : search.first, nullptr} {
+        if (search.words) writer.narrow(search.words, search.n_words);
         for (int64_t b = 0; b < writer.n_sentences(); b++) sentences_.emplace_back(search_, b);
         said_.resize(sentences_.size() * search.N * choice_.k), gains_.resize(said_.size());
     }
@@ -116,6 +119,8 @@ class Searching {
         const float* code = search_.codes + age_ * writer_.model().sizes.code();
         const float* logits = writer_.step(tokens_.data(), code, threads);
         likeliest(logits, tokens_.size(), V_, choice_, threads, gains_.data(), said_.data());
+        if (search_.words)
+            for (size_t i = 0; i < tokens_.size() * choice_.k; i++) said_[i] = search_.words[said_[i]];
         const int64_t N = search_.N, each_has = N * choice_.k;
         std::vector<Sentence> going;
         for (size_t i = 0; i < sentences_.size(); i++) {

@@ -8,7 +8,11 @@ namespace regard {
 class Writer {
   public:
     Writer(const Model& model, const Sentences& src, int64_t n_hypotheses, int threads)
-        : model_(model), n_hypotheses_(n_hypotheses), stream_(model), starts_(beginnings(src)) {
+        : model_(model),
+          n_hypotheses_(n_hypotheses),
+          V_(model.sizes.tgt_words),
+          stream_(model),
+          starts_(beginnings(src)) {
         read(stream_, src, starts_, threads);
         for (const DecoderLayer& layer : model.decoder) {
             across_.emplace_back(stream_.R * 2 * stream_.D);
@@ -25,6 +29,12 @@ class Writer {
 
     const Model& model() const { return model_; }
 
+    // Lets nothing be said but these words, which logits stand for then, one after another.
+    void narrow(const int64_t* words, int64_t n) { some_ = std::make_unique<Linear>(model_.output, words, n), V_ = n; }
+
+    // How many logits a step gives.
+    int64_t V() const { return V_; }
+
     // Reads one token for each hypothesis; gives the logits (R, V) of the next, which the next step overwrites.
     float* step(const int64_t* tokens, const float* code, int threads) {
         const int64_t R = rows();
@@ -39,8 +49,8 @@ class Writer {
             stream_.feed(model_.decoder[l].feed);
         }
         if (!model_.last_norms.empty()) stream_.finish(model_.last_norms[1]);
-        float* logits = logits_.room(R * model_.sizes.tgt_words);
-        stream_.times(model_.output, stream_.x, logits);
+        float* logits = logits_.room(R * V_);
+        stream_.times(some_ ? *some_ : model_.output, stream_.x, logits);
         return logits;
     }
 
@@ -103,6 +113,8 @@ class Writer {
 
     const Model& model_;
     const int64_t n_hypotheses_;
+    int64_t V_;
+    std::unique_ptr<Linear> some_;  // the map to those words that may be said, where not all may
     Stream stream_;
     const std::vector<int64_t> starts_;
     std::vector<int64_t> sentences_;                // those that are left

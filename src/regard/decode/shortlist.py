@@ -1,0 +1,77 @@
+"""The words that a source suggests, among which alone a search may look."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Int
+
+from regard.batch import EOS
+from regard.checkpoint import write_tensors
+from regard.checkpoint.tensors import read_noted
+from regard.text.lexicon import Links, best_targets, translation_chances
+from regard.text.tokenizer import Tokenizer
+from regard.text.whole import whole_file
+
+ALWAYS, TABLE = "always", "table"  # names in the file
+
+
+@dataclass(frozen=True, eq=False)
+class Shortlist:
+    """Target pieces that may always be said, and those that each source piece suggests besides."""
+
+    always: Int[np.ndarray, " A"]
+    table: Int[np.ndarray, "n_src most"]  # −1 where there are no more
+    copies: bool  # a source piece may be said as it is, where both sides have the same pieces
+
+    def words(self, sentences: Sequence[Sequence[int]]) -> Int[np.ndarray, " W"]:
+        """Gives what may be said of some sentences that are translated together, in order; EOS is among it."""
+        seen = np.unique(np.concatenate([np.asarray(ids, np.int64) for ids in sentences]))
+        found = self.table[seen].ravel()
+        parts = [self.always, found[found >= EOS], seen[seen >= EOS] if self.copies else found[:0]]
+        return np.unique(np.concatenate(parts)).astype(np.int64)
+
+    def save(self, path: Path) -> None:
+        """Writes a file, whole or not at all."""
+        tensors = {ALWAYS: torch.from_numpy(self.always), TABLE: torch.from_numpy(self.table)}
+        with whole_file(path) as draft:
+            write_tensors(draft, tensors, {"copies": str(int(self.copies))})
+
+
+def learn_shortlist(
+    tokenizer: Tokenizer, pairs: Iterable[tuple[str, str]], frequent: int = 500, each: int = 50
+) -> Shortlist:
+    """Learns from sentence pairs which target pieces go with each source piece, and which are frequent in any case."""
+    if frequent < 0 or each < 0:
+        raise ValueError(f"frequent and each must be 0 or more, got {frequent} and {each}")
+    texts = list(pairs)
+    if not texts:
+        raise ValueError("a shortlist is learned from sentence pairs, got none")
+    src, tgt = (
+        tokenizer.encode_batch([pair[side] for pair in texts], name) for side, name in enumerate(("src", "tgt"))
+    )
+    n_src, n_tgt = tokenizer.vocab_size("src"), tokenizer.vocab_size("tgt")
+    links = Links(src, tgt, nothing=n_src)
+    counts = np.bincount(np.concatenate([np.asarray(ids, np.int64) for ids in tgt]), minlength=n_tgt)
+    counts[:EOS] = 0
+    often = np.argsort(-counts, kind="stable")[:frequent]
+    always = np.unique(np.append(often[counts[often] > 0], EOS)).astype(np.int32)
+    return Shortlist(always, best_targets(links, translation_chances(links), n_src, each), tokenizer.joint)
+
+
+def load_shortlist(path: str | PathLike[str], tokenizer: Tokenizer) -> Shortlist:
+    """Reads what `save` wrote, and refuses what is of other pieces."""
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(f"{path}: there is no such shortlist: make one with regard shortlist")
+    tensors, notes = read_noted(path)
+    if tensors.keys() != {ALWAYS, TABLE}:
+        raise ValueError(f"{path}: this is no shortlist: make one with regard shortlist")
+    always, table = (tensors[name].numpy() for name in (ALWAYS, TABLE))
+    sizes = len(table), max(int(always.max(initial=0)), int(table.max(initial=0))) + 1
+    if sizes[0] != tokenizer.vocab_size("src") or sizes[1] > tokenizer.vocab_size("tgt"):
+        raise ValueError(f"{path}: this shortlist is of other pieces than the model's: make one with regard shortlist")
+    return Shortlist(always, table, notes.get("copies") == "1")

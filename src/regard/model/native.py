@@ -98,6 +98,7 @@ class NativeTransformer(Seq2Seq):
         limits, lengths = np.ascontiguousarray(limits, np.int64), np.zeros(B, np.int64)
         codes = self.tgt_codes.at(0, T)
         places = (each.ctypes.data for each in (*record.values(), lengths))
+        words = None if words is None else np.ascontiguousarray(words, np.int64)
         some = (None, 0) if words is None else (words.ctypes.data, len(words))
         wanted = Search(N, n_best, self.least, T, length_penalty, limits.ctypes.data, *some, codes.data_ptr(), *places)
         state = self.start(src, N)

@@ -1,9 +1,9 @@
 """The routes that translate."""
 
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
 from regard.config import DecodeSettings, choose
@@ -28,8 +28,9 @@ def translating(house: House) -> APIRouter:
     router = APIRouter(tags=["translate"], responses=FAILURES)
 
     @router.post("/translate", response_model=Translated, openapi_extra=form_schema())
-    async def translate(request: Request, ask: Annotated[TranslateAsk, Depends(translate_ask)]) -> Response:
+    async def translate(request: Request) -> Response:
         """Translates one text or several; those of many clients are translated together."""
+        ask = await translate_ask(request)
         texts = [ask.q] if isinstance(ask.q, str) else ask.q
         check_texts(texts, house.settings, house.settings.max_chars)
         models = [chosen_model(house.shelf, ask.model, ask.source, ask.target, text) for text in texts]

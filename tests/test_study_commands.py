@@ -36,7 +36,7 @@ def test_complexity_prints_tables_json_figure_and_page(run, tmp_path, monkeypatc
     found = json.loads(printed.out)
     assert [layer["name"] for layer in found["layers"]][:3] == ["attention", "recurrence", "convolution"]
     assert figure.exists()
-    assert "`regard study complexity --device cpu --seed 0`" in page.read_text(encoding="utf-8")
+    assert "\nregard study complexity --device cpu --seed 0\n" in page.read_text(encoding="utf-8")
     assert "measuring time and memory over n" in printed.err
 
 

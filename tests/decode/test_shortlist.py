@@ -1,5 +1,7 @@
 """Shortlists: a search among some words is a search of the model that knows no others."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,8 @@ from regard.batch import EOS, make_source
 from regard.config import DecodeSettings
 from regard.decode import SEARCH, compiled
 from regard.decode.shortlist import Shortlist, learn_shortlist, load_shortlist
+from regard.model.slotted import SlottedTransformer
+from regard.model.swift import swift
 from regard.native import UnavailableError, open_library
 
 from ..model.test_native import SRC, V, exact, made, native
@@ -94,6 +98,16 @@ def test_a_translator_says_nothing_else(translator, tmp_path):
     assert len(allowed) < 100 and said.text == "I like tea."
     with pytest.raises(ValueError, match="greedy and beam search without a prefix"):
         short.translate("我喜欢茶。", prefix="Tea")
+
+
+def test_models_that_cannot_use_it_say_so(translator):
+    """Those for a GPU among them, which have a search of their own."""
+    plain = translator.model.plain()
+    for model in (plain, SlottedTransformer(plain), swift(exact(plain))):
+        short = copy.copy(translator)
+        short.model, short.shortlist = model, Shortlist(np.array([EOS]), np.zeros((14000, 1), np.int32), copies=False)
+        with pytest.raises(ValueError, match="in compiled code on a CPU"):
+            short.translate("我喜欢茶。")
 
 
 def test_files_of_other_pieces_are_refused(translator, tmp_path):

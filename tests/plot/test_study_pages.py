@@ -154,8 +154,7 @@ def test_the_ablation_table_marks_what_is_beyond_chance_and_what_failed(ablation
 
 def test_the_ablation_says_whether_all_learned_from_the_same_text(ablation):
     assert ablate_table(ablation[1]).title.startswith("Same data, same budget, one part")
-    other = replace(ablation[1].rows[0], changes=["data.train: a.tsv → b.tsv"])
-    assert ablate_table(replace(ablation[1], rows=[other])).title.startswith("Same budget, one part")
+    assert ablate_table(replace(ablation[1], same_data=False)).title.startswith("Same budget, one part")
 
 
 def test_seeds_that_failed_alike_are_told_of_together():

@@ -11,7 +11,7 @@ from regard.cli.translate import MODEL
 from regard.plot.terminal import escaped, say
 
 DATA = "Parallel text, such as the model was taught with. May be repeated."
-MOST = "Pairs that are read, from the first on: 100,000 short ones take some seconds and a gigabyte."
+MOST = "Pairs that are read, from the first on: 100,000 short ones take six seconds and 0.7 GiB."
 
 
 @app.command()

@@ -67,9 +67,12 @@ def load_shortlist(path: str | PathLike[str], tokenizer: Tokenizer) -> Shortlist
     path = Path(path)
     if not path.is_file():
         raise ValueError(f"{path}: there is no such shortlist: make one with regard shortlist")
-    tensors, notes = read_noted(path)
+    try:
+        tensors, notes = read_noted(path)
+    except ValueError:
+        tensors, notes = {}, {}
     if tensors.keys() != {ALWAYS, TABLE}:
-        raise ValueError(f"{path}: this is no shortlist: make one with regard shortlist")
+        raise ValueError(f"{path}: this is no shortlist, or not a whole one: make one with regard shortlist")
     always, table = (tensors[name].numpy() for name in (ALWAYS, TABLE))
     sizes = len(table), max(int(always.max(initial=0)), int(table.max(initial=0))) + 1
     if sizes[0] != tokenizer.vocab_size("src") or sizes[1] > tokenizer.vocab_size("tgt"):

@@ -155,13 +155,13 @@ class Translator:
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Searches batch by batch, or on a GPU as places become free; without Python where a model can."""
         search, alone = choose(SEARCH, settings.method, "method"), settings.method in ALONE and not any(prefixes)
-        if alone and isinstance(self.model, SlottedTransformer):
-            yield from search_all(self.model, parts, settings)
-            return
         if self.shortlist is not None and not (alone and isinstance(self.model, NativeTransformer)):
             raise ValueError(
                 "a shortlist is for greedy and beam search without a prefix, in compiled code on a CPU: leave it out"
             )
+        if alone and isinstance(self.model, SlottedTransformer):
+            yield from search_all(self.model, parts, settings)
+            return
         device = next(self.model.parameters()).device
         for batch in batches(parts, settings.batch_tokens):
             src = make_source([parts[i] for i in batch]).to(device)

@@ -38,8 +38,8 @@ def ablation_page(found: Ablation, plan: Plan, command: str, about: str) -> Page
     beside = max((row.beside for row in found.rows), default=1)
     return Page(
         title=plan.title,
-        question=f"The same {'data, the same ' * plan.same_data}budget, one part exchanged: what do quality, speed and "
-        "size become (S8.3, S4.3, S4.5)?",
+        question=f"The same {'data, the same ' * found.same_data}budget, one part exchanged: what do quality, speed "
+        "and size become (S8.3, S4.3, S4.5)?",
         method=[
             about,
             f"Every run takes {base.train.max_steps:,} steps of {base.train.batch_tokens:,} target slots, with the "

@@ -12,8 +12,7 @@ MARKS = {True: "*", False: "", None: ""}
 def ablate_table(found: Ablation) -> Table:
     """Lists the variants: quality with its spread, the difference to the baseline, loss, speed and size."""
     seeds = sorted({seed for line in found.lines for seed in line.seeds})
-    same_data = not any(change.startswith("data.") for row in found.rows for change in row.changes)
-    same = "Same data, same budget" if same_data else "Same budget"
+    same = "Same data, same budget" if found.same_data else "Same budget"
     title = f"{same}, one part exchanged; seeds {', '.join(map(str, seeds)) or 'none'}"
     caption = (
         f"BLEU on the {found.measured_on}, and loss a token on the validation text: means ± standard deviations over "

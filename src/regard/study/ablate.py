@@ -45,6 +45,7 @@ class Ablation:
     lines: list[Line]
     measured_on: str  # "test" or "validation": what BLEU is of
     missing: int  # runs that have not been done
+    same_data: bool  # all learn from the same text
 
 
 def run_ablation(plan: Plan, folder: Path, at_once: int, only: list[str]) -> Iterator[Row]:
@@ -141,7 +142,7 @@ def sum_up(plan: Plan, rows: list[Row]) -> Ablation:
         _compared(line, lines[0], plan.same_pieces(known[line.variant])) for line in lines if line.seeds or line.errors
     ]
     missing = len(plan.seeds) * len(plan.variants) - sum(row.error is None for row in rows)
-    return Ablation(rows, compared, "test" if on_test else "validation", missing)
+    return Ablation(rows, compared, "test" if on_test else "validation", missing, plan.same_data)
 
 
 def with_device(plan: Plan, device: str, first_seed: int) -> Plan:

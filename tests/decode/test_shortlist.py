@@ -96,8 +96,9 @@ def test_a_translator_says_nothing_else(translator, tmp_path):
     said = short.translate("我喜欢茶。")[0]
     allowed = short.shortlist.words([short.tokenizer.encode("我喜欢茶。", "src")])
     assert len(allowed) < 100 and said.text == "I like tea."
-    with pytest.raises(ValueError, match="greedy and beam search without a prefix"):
-        short.translate("我喜欢茶。", prefix="Tea")
+    for more in ({"prefix": "Tea"}, {"trace": True}):
+        with pytest.raises(ValueError, match="greedy and beam search without prefix and trace"):
+            short.translate("我喜欢茶。", **more)
 
 
 def test_models_that_cannot_use_it_say_so(translator):

@@ -39,6 +39,7 @@ class Translator:
         src_lang: str,
         tgt_lang: str,
         max_len: int,
+        shortlist: Shortlist | None = None,
     ):
         self.model = model
         self.tokenizer = tokenizer
@@ -46,7 +47,7 @@ class Translator:
         self.src_lang = src_lang
         self.tgt_lang = tgt_lang
         self.max_len = max_len
-        self.shortlist: Shortlist | None = None
+        self.shortlist = shortlist
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> "Translator":
@@ -157,7 +158,8 @@ class Translator:
         search, alone = choose(SEARCH, settings.method, "method"), settings.method in ALONE and not any(prefixes)
         if self.shortlist is not None and not (alone and isinstance(self.model, NativeTransformer)):
             raise ValueError(
-                "a shortlist is for greedy and beam search without a prefix, in compiled code on a CPU: leave it out"
+                "a shortlist is for greedy and beam search without prefix and trace, in compiled code on a CPU: leave "
+                "it out"
             )
         if alone and isinstance(self.model, SlottedTransformer):
             yield from search_all(self.model, parts, settings)

@@ -72,7 +72,7 @@ def follow(
         Told(translator.model, settings, so_far),
         translator.tokenizer,
         settings,
-        *(translator.src_lang, translator.tgt_lang, translator.max_len),
+        *(translator.src_lang, translator.tgt_lang, translator.max_len, translator.shortlist),
     )
     for place, part in enumerate(parts):
         found += watching.find([[part]], settings, [] if place else prefix, lambda n_lines: None)

@@ -67,7 +67,8 @@ def _traced(
     translator: Translator, texts: Sequence[str], first: int, settings: DecodeSettings, forced: list[int]
 ) -> Iterator[Traced]:
     watched, languages = Watched(translator.model), (translator.src_lang, translator.tgt_lang)
-    watching = Translator(watched, translator.tokenizer, settings, *languages, translator.max_len)
+    limits = translator.max_len, translator.shortlist
+    watching = Translator(watched, translator.tokenizer, settings, *languages, *limits)
     parts = watching.parts(texts, first)
     found = watching.find(parts, settings, forced, lambda n_lines: None)
     flat = [part for text in parts for part in text]

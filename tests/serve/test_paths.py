@@ -11,7 +11,7 @@ import regard
 from tests.serve.server import make_folder, new_shelf, running
 from tests.serve.test_api import MISTAKES
 
-PATHS = ("/", "/docs", "/docs/try.js", "/openapi.json", "/models", "/languages", "/health", "/metrics", "/positions")
+PATHS = ("/", "/docs", "/docs.js", "/openapi.json", "/models", "/languages", "/health", "/metrics", "/positions")
 
 
 @pytest.fixture(scope="module")

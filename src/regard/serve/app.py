@@ -16,7 +16,6 @@ from regard.serve.house import House
 from regard.serve.learning import learning
 from regard.serve.page import PAGE
 from regard.serve.paging import page_routes
-from regard.serve.reference import reference
 from regard.serve.settings import ServeSettings
 from regard.serve.shelf import Shelf
 from regard.serve.studying import studying
@@ -48,7 +47,6 @@ def make_app(shelf: Shelf, settings: ServeSettings = ServeSettings(), page: Path
     )
     for routes in (translating, tracing, learning, answering, writing, studying, about):
         app.include_router(routes(house))
-    app.include_router(reference(app))
     app.include_router(page_routes(page))
     answer_failures(app)
     if settings.cors:

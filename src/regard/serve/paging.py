@@ -31,9 +31,11 @@ def page_routes(page: Path) -> APIRouter:
 
     @router.api_route("/", methods=["GET", "HEAD"])
     async def index(request: Request) -> Response:
-        if not (page / "index.html").is_file():
-            return HTMLResponse(f'<!doctype html><title>Regard</title><p>{UNBUILT}.<p><a href="/docs">The API</a>', 503)
-        return _file(request, page, "index.html", FRESH)
+        return _page(request, page, "index.html")
+
+    @router.api_route("/docs", methods=["GET", "HEAD"])
+    async def docs(request: Request) -> Response:
+        return _page(request, page, "docs.html")
 
     @router.api_route("/assets/{path:path}", methods=["GET", "HEAD"])
     async def asset(request: Request, path: str) -> Response:
@@ -45,6 +47,13 @@ def page_routes(page: Path) -> APIRouter:
         return _file(request, page, f"{name}.{ending}", FRESH)
 
     return router
+
+
+def _page(request: Request, page: Path, name: str) -> Response:
+    if not (page / name).is_file():
+        link = '<a href="/openapi.json">The API as an OpenAPI document</a>'
+        return HTMLResponse(f"<!doctype html><title>Regard</title><p>{UNBUILT}.<p>{link}", 503)
+    return _file(request, page, name, FRESH)
 
 
 def _file(request: Request, page: Path, path: str, caching: str) -> Response:

@@ -1,4 +1,4 @@
-"""The README keeps its word: its code runs, its commands run, its tree is the tree."""
+"""The README keeps its word: its code and its commands run, its map shows every room, and it stays short."""
 
 import itertools
 import re
@@ -8,31 +8,38 @@ from pathlib import Path
 
 import pytest
 
+import regard
 from regard.cli import main
 from regard.position import POSITION
 
-from .test_rooms import DOORS, ROOMS, SOURCE, first_words
-
 ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "regard"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+# The rooms and names that the README speaks of are there once the pipeline has a room of its own.
+NEW_ROOMS = (SOURCE / "pipeline").is_dir()
 
 
-def blocks(language):
-    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+def blocks(language, text=README):
+    return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
 
 
-def tree():
-    """Lists the files in the order of the rooms, each with the first sentence that it says about itself."""
-    lines = ["src/regard/"]
-    for room in (*ROOMS, *sorted(DOORS)):
-        inside = sorted(path for path in (SOURCE / room).glob("*") if path.suffix in {".py", ".h", ".cpp"})
-        for path in [SOURCE / f"{room}.py"] if (SOURCE / f"{room}.py").exists() else inside:
-            lines.append(f"  {path.relative_to(SOURCE)!s:<27}{first_words(path).rstrip('.')}")
-    return "\n".join(lines) + "\n"
+def run(command, monkeypatch, capsys):
+    """Run one command line as the shell would, and expect it to succeed."""
+    monkeypatch.setattr(sys, "argv", shlex.split(command))
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert not stop.value.code, capsys.readouterr().err
 
 
-@pytest.mark.parametrize("block", blocks("python"))
-def test_python_blocks_run(block):
+def later(block):
+    """Mark a block that calls `regard.trace`, which is a module and not yet a verb before the rooms have moved."""
+    not_yet = "regard.trace(" in block and not callable(regard.trace)
+    return pytest.param(block, marks=pytest.mark.xfail(not_yet, reason="regard.trace is a module", strict=True))
+
+
+@pytest.mark.parametrize("block", [later(block) for block in blocks("python")])
+def test_python_blocks_run(block, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     before = dict(POSITION)
     try:
         exec(compile(block, "README.md", "exec"), {})
@@ -47,20 +54,12 @@ COMMANDS = [line.split("#")[0].strip() for block in blocks("sh") for line in blo
 @pytest.mark.parametrize("command", [command for command in COMMANDS if command.startswith("regard ")])
 def test_commands_run(command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", shlex.split(command))
-    with pytest.raises(SystemExit) as stop:
-        main()
-    assert not stop.value.code, capsys.readouterr().err
+    endless = command.startswith("regard serve")
+    run(f"{command} --help" if endless else command, monkeypatch, capsys)
 
 
 TUTORIAL = [line[2:] for block in blocks("console") for line in block.splitlines() if line.startswith("$ regard ")]
-SHORT = {"train": " --set train.max_steps=2 --set text.vocab_size=300", "qa train": " --set train.epochs=1"}
-
-
-def name(command):
-    """Gives the command's own words."""
-    first, second, *_ = command.split()[1:]
-    return f"{first} {second}" if first == "qa" else first
+SHORT = " --set train.max_steps=2 --set text.vocab_size=300"
 
 
 def test_the_tutorial_s_commands_run(tmp_path, monkeypatch, capsys):
@@ -68,21 +67,10 @@ def test_the_tutorial_s_commands_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     pairs = [f"{' '.join(word)}\t{' '.join(reversed(word))}" for word in itertools.permutations("abcd")]
     Path("pairs.tsv").write_text("\n".join(pairs) + "\n", encoding="utf-8")
-    lines = ["To be", *(pair.replace("\t", " ") for pair in pairs)]
-    Path("text.txt").write_text("\n".join(lines * 3) + "\n", encoding="utf-8")
-    Path("facts.txt").write_text("Ben lives in Rome. Anna lives in Oslo.\n", encoding="utf-8")
-    first, more = ["train", "translate", "evaluate", "info"], ["train", "translate", "export", "shortlist", "translate"]
-    last = ["train", "generate", "qa train", "qa ask"]
-    assert [name(command) for command in TUTORIAL] == [*first, *more, "heads", "align", *last]
+    assert [command.split()[1] for command in TUTORIAL] == ["train", "translate", "evaluate", "info"]
     for command in TUTORIAL:
-        monkeypatch.setattr(sys, "argv", shlex.split(command + SHORT.get(name(command), "")))
-        with pytest.raises(SystemExit) as stop:
-            main()
-        assert not stop.value.code, capsys.readouterr().err
+        run(command + SHORT * command.startswith("regard train"), monkeypatch, capsys)
     assert Path("runs/mine/training.png").exists()
-    assert Path("mine-small/model.safetensors").exists()
-    assert "\t" in Path("bt.tsv").read_text(encoding="utf-8")
-    assert len(Path("translations.txt").read_text(encoding="utf-8").splitlines()) == 3 * len(lines)
 
 
 def test_targets_exist():
@@ -91,10 +79,15 @@ def test_targets_exist():
         assert f"\n{target}:" in makefile, target
 
 
-def test_the_tree_is_the_tree():
-    assert blocks("text") == [tree()], "README's tree differs; it must be:\n" + tree()
+@pytest.mark.skipif(not NEW_ROOMS, reason="the rooms have not moved yet")
+def test_the_map_has_one_line_for_each_room():
+    (chart,) = blocks("text")
+    listed = [line.split()[0] for line in chart.splitlines()[1:]]
+    folders = {f"{path.name}/" for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    files = {path.name for path in SOURCE.glob("*.py")} - {"__init__.py", "__main__.py"}
+    assert sorted(listed) == sorted(folders | files)
 
 
-def test_pictures_and_pages_exist():
-    for link in re.findall(r"\]\((?!http)([^)]+)\)", README):
-        assert (ROOT / link).exists(), link
+def test_it_has_at_most_200_lines_and_12_kilobytes():
+    assert len(README.splitlines()) <= 200
+    assert len(README.encode()) <= 12_000

@@ -21,8 +21,8 @@ from regard.build import build_heads
 from regard.config import HeadsSettings
 from regard.mask import Mask, causal, padding
 from regard.model import MultiHeadAttention
-from regard.model.heads import merge_heads, split_heads
-from regard.study.signature import signature
+from regard.model.multihead import merge_heads, split_heads
+from regard.study.stats import signature
 
 D_MODEL, N_HEADS, N_TOKENS = 512, 8, 4096
 LENGTHS = (128, 512, 2048)

@@ -38,7 +38,7 @@ from regard.batch import EOS
 from regard.build import build_model
 from regard.config import ModelSettings
 from regard.model import Transformer
-from regard.study.signature import signature
+from regard.study.stats import signature
 
 Decode = Callable[[list[Task]], list[Any]]  # for each batch the ids that were written, a row for each sentence
 AGAINST = "CTranslate2 float32"  # in whichever way it shares out its threads best

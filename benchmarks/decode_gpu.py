@@ -37,13 +37,13 @@ import regard
 from regard.batch import EOS
 from regard.build import build_model
 from regard.config import DecodeSettings, ModelSettings
-from regard.decode.conveyor import OFTEN, search_all
+from regard.data.files import read_lines
+from regard.engine import cuda as slots
+from regard.engine import swift
+from regard.engine.cuda import SlottedTransformer
+from regard.engine.slots import OFTEN, search_all
 from regard.model import Transformer
-from regard.model import slotted as slots
-from regard.model.slotted import SlottedTransformer
-from regard.model.swift import swift
-from regard.study.signature import signature
-from regard.text.lines import read_lines
+from regard.study.stats import signature
 
 CELLS = ((1, 1), (1, 5), (64, 5), (512, 1), (512, 5))  # sentences and hypotheses of each
 N_TOKENS = 25

@@ -32,14 +32,12 @@ from torch import Tensor, nn
 
 from regard.build import build_heads
 from regard.config import HeadsSettings, PartSettings
-from regard.decode.conveyor import captured
+from regard.engine.slots import captured
 from regard.mask import Mask, causal
 from regard.model import MultiHeadAttention
-from regard.model.heads import merge_heads, split_heads
-from regard.study.clock import Timing, clock, take_turns
-from regard.study.exponent import SEEN, exponent
-from regard.study.memory import peak_bytes
-from regard.study.signature import signature
+from regard.model.multihead import merge_heads, split_heads
+from regard.study.stats import signature
+from regard.study.timing import SEEN, Timing, clock, exponent, peak_bytes, take_turns
 
 # attention, position, mask, and whether it is computed by its definition
 PATHS = {

@@ -24,10 +24,10 @@ from rich.table import Table
 from torch import Tensor
 
 from regard.attention import Additive, ScaledDot
-from regard.attention.blocks import AdditiveBlocks
+from regard.attention.blockwise import AdditiveBlocks
 from regard.mask import Mask
 from regard.position import T5, ALiBi, ByOffset, Position, Shaw
-from regard.study.signature import signature
+from regard.study.stats import signature
 
 DEVICE = "cuda"
 ADDITIVE = (8, 1024, 256)  # batch, length, hidden
@@ -80,7 +80,7 @@ def offsets_of(position: Position, places: Tensor) -> Callable[[Tensor], ByOffse
 
 def relative_versions(position: Position, n: int) -> dict[str, Callable[..., Tensor]]:
     """Gives the ways to attention with this scheme's bias, and plain attention without any."""
-    from regard.kernel.relative_attention import relative_attention
+    from regard.kernels.relative_forward import relative_attention
 
     places, attention = torch.arange(n, device=DEVICE)[None], ScaledDot()
     offsets = offsets_of(position, places)

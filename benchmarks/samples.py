@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 import regard
-from regard.text.corpus import read_pairs
+from regard.data.formats import read_pairs
 
 DEMO = ("介绍一下西安", "Introduce Xi'an")
 COMMAND = "python benchmarks/samples.py --corpus CORPORA/zh-en-tatoeba --out docs/samples.md"

@@ -30,9 +30,9 @@ from rich.console import Console
 from rich.table import Table
 
 import regard
-from regard.serve.settings import ServeSettings
-from regard.study.signature import signature
-from regard.text.lines import read_lines
+from regard.data.files import read_lines
+from regard.serve.server import ServeSettings
+from regard.study.stats import signature
 
 MODEL = "zh-en"
 WHO = ("我", "他的朋友", "老师", "这个孩子", "我们", "她姐姐", "那位医生", "邻居")
@@ -72,10 +72,10 @@ class Load:
 
 def run_server(settings: ServeSettings, device: str, waits: bool, told: Any) -> None:
     """Serves in a process of its own, and tells where."""
-    from regard.serve import desk
+    from regard.serve import batching as desk
     from regard.serve.app import make_app
-    from regard.serve.run import address, open_port, serve
-    from regard.serve.shelf import Shelf
+    from regard.serve.models import Shelf
+    from regard.serve.server import address, open_port, serve
 
     if waits:
         desk.SlottedTransformer = ()  # the desk knows no model with slots, and lets texts wait for a batch's end

@@ -19,8 +19,8 @@ from rich.console import Console
 from rich.table import Table
 
 import regard
-from regard.study.signature import signature
-from regard.text.corpus import read_pairs
+from regard.data.formats import read_pairs
+from regard.study.stats import signature
 
 BATCHES = {"one by one": 1, "in batches of 1,024 pieces": 1024, "of 4,096": 4096}
 

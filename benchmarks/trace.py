@@ -24,9 +24,9 @@ import regard
 from regard.batch import EOS
 from regard.build import build_model
 from regard.config import ModelSettings, preset, settings
-from regard.study.signature import signature
+from regard.study.stats import signature
 from regard.trace import Trace
-from regard.trace.made import make_given
+from regard.trace.external import make_given
 from regard.trace.replay import Replay, replay
 
 VOCABULARY = 8000

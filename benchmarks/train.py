@@ -39,8 +39,8 @@ from rich.console import Console
 from rich.table import Table
 
 from regard.config import TrainSettings
-from regard.study.signature import signature
-from regard.train.feed import Group
+from regard.study.stats import signature
+from regard.train.batching import Group
 
 CELLS = {"cpu": ["small:4096", "base:1024"], "cuda": ["small:8192", "small:16384", "base:32768"]}
 DROPOUTS = {"cpu": [0.1, 0.0], "cuda": [0.1]}

@@ -31,10 +31,10 @@ from rich.table import Table
 from regard.batch import EOS
 from regard.build import build_model
 from regard.config import ModelSettings, preset, settings
-from regard.serve.html import save_html
-from regard.study.signature import signature
+from regard.serve.serialize import save_html
+from regard.study.stats import signature
 from regard.trace import Trace
-from regard.trace.made import make_given
+from regard.trace.external import make_given
 from regard.trace.replay import replay
 
 LIBRARIES = {

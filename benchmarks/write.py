@@ -21,9 +21,9 @@ from rich.table import Table
 from regard.batch import BOS, EOS, make_source
 from regard.build import build_model
 from regard.config import DecodeSettings, ModelSettings, PartSettings
-from regard.decode.generate import generate
 from regard.model import DecoderOnly
-from regard.study.signature import signature
+from regard.pipeline.generator import generate
+from regard.study.stats import signature
 
 SHAPES = {"small": (4, 128, 4, 64), "large": (6, 384, 6, 256)}  # layers, width, heads, context
 VOCABULARY = 69

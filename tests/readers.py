@@ -5,12 +5,10 @@ from functools import cache
 
 import torch
 
-from regard.checkpoint.reading import QuestionReader, ReaderSettings, build_reader
 from regard.config import ModelSettings, PartSettings, TextSettings
-from regard.text.facts import make_facts
-from regard.text.passages import WindowSettings
-from regard.text.questions import Answer, Question, make_question
-from regard.text.vocabulary import train_tokenizer
+from regard.data.vocabulary import train_tokenizer
+from regard.qa.data import Answer, Question, WindowSettings, make_facts, make_question
+from regard.qa.model import QuestionReader, ReaderSettings, build_reader
 
 CONTEXTS = {
     "zh": "西安是陕西省的省会，古称长安。公元前202年，刘邦在长安建立汉朝。它位于中国西北，人口约1300万。",

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.batch import BOS, EOS, PAD, Shape, doubled, make_batch, make_source, pack, unpack
-
-from .parts import exactly
+from tests.parts import exactly
 
 SENTENCES = st.lists(st.lists(st.integers(4, 30), max_size=7), min_size=1, max_size=5)
 PAIRS = st.lists(

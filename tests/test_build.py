@@ -9,7 +9,7 @@ import torch
 from regard.attention import ATTENTION
 from regard.build import REFUSED, build_heads, build_part, refuse_meaningless
 from regard.config import HeadsSettings, PartSettings
-from regard.model.heads import merge_heads, split_heads
+from regard.model.multihead import merge_heads, split_heads
 from regard.position import POSITION, Rotary
 from tests.parts import FLOATS, MASKS, B, E, H, K, Q, make_attention, make_inputs, make_position, noise
 

@@ -9,12 +9,10 @@ from regard.batch import make_batch
 from regard.build import build_heads, build_model
 from regard.config import HeadsSettings, ModelSettings
 from regard.model import MultiHeadAttention
-from regard.model.heads import split_heads
+from regard.model.multihead import split_heads
 from regard.model.norm import LayerNorm
-from regard.study.depth import measure_depth
-from regard.study.layers import LAYERS, count
-
-from .parts import noise
+from regard.study.complexity_layers import LAYERS, count, measure_depth
+from tests.parts import noise
 
 SMALL = ModelSettings(n_encoder_layers=2, n_decoder_layers=2, d_model=8, n_heads=2, d_ff=8, dropout=0.0)
 

@@ -9,8 +9,7 @@ from regard.build import REFUSED, build_heads
 from regard.config import HeadsSettings, PartSettings
 from regard.mask import Mask, causal, padding, padding_both
 from regard.position import POSITION
-
-from .parts import MASKS, H, K, Q, leaves, make_attention, make_bias, make_inputs
+from tests.parts import MASKS, H, K, Q, leaves, make_attention, make_bias, make_inputs
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 # Relative to the largest number: float32 products round near 1e-6, bfloat16 inputs near 1e-2.

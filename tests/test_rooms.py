@@ -8,8 +8,8 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "regard"
 # In the order in which data meets them; `__init__` and `__main__` are doors, not rooms.
 ORDER = (
-    "config text mask batch position kernel attention native model build checkpoint zoo decode score train "
-    "trace study plot serve notebook cli"
+    "config atomic data mask batch position kernels attention native model build search engine checkpoint zoo pipeline "
+    "score train trace align plot qa study serve notebook cli"
 )
 ROOMS = tuple(ORDER.split(" "))
 DOORS = {"__init__", "__main__"}
@@ -60,9 +60,9 @@ def first_words(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", [*FILES, *COMPILED], ids=short)
-def test_a_file_begins_with_what_lives_there_and_has_at_most_300_lines(path):
+def test_a_file_begins_with_what_lives_there_and_has_at_most_400_lines(path):
     assert first_words(path), f"{short(path)} does not say what lives there"
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 300
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 400
 
 
 @pytest.mark.parametrize("path", COMPILED, ids=short)

@@ -8,8 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from regard.batch import BOS, EOS, PAD, Batch, Rows, Shape, pack
-from regard.train.feed import Group, Packed
-from regard.train.plan import plan_epoch
+from regard.train.batching import Group, Packed, plan_epoch
 
 from .work import FIRST_PIECE
 

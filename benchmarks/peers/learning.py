@@ -11,11 +11,10 @@ from torch import Tensor, nn
 from regard.batch import PAD, Batch
 from regard.build import build_model
 from regard.config import ModelSettings, TrainSettings
-from regard.train.captured import make_step
+from regard.train.batching import Group
 from regard.train.distributed import Team
-from regard.train.feed import Group
-from regard.train.learner import Learner
-from regard.train.step import make_optimiser
+from regard.train.loss import Learner
+from regard.train.step import make_optimiser, make_step
 
 from .pytorch import TorchTransformer
 

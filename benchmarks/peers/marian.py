@@ -10,7 +10,7 @@ from transformers import MarianConfig, MarianMTModel
 from regard.batch import BOS, EOS, PAD, make_source
 from regard.config import ModelSettings
 from regard.model import Transformer
-from regard.position.sinusoidal import sinusoids
+from regard.position.absolute import sinusoids
 
 from .work import Task
 

@@ -10,12 +10,13 @@ from torch import Tensor
 
 from regard.batch import EOS, Batch, Source, make_source
 from regard.config import DecodeSettings
-from regard.decode import SEARCH, compiled
+from regard.engine import swift
+from regard.engine.cpu import NativeTransformer
+from regard.engine.cpu import search as native_search
 from regard.model import Seq2Seq, State, Transformer
-from regard.model.choices import Choices
-from regard.model.native import NativeTransformer
-from regard.model.swift import swift
+from regard.model.seq2seq import Choices
 from regard.native import UnavailableError, open_library
+from regard.search import SEARCH
 
 from .work import Task
 
@@ -61,7 +62,7 @@ def decode_regard(model: Seq2Seq, beam: int) -> Decode:
             settings = DecodeSettings(method=method, beam=beam, max_ratio=0.0, max_extra=task.n_tokens)
             src = make_source(task.sources)
             if isinstance(model, NativeTransformer):
-                found = compiled.search(model, src, settings)
+                found = native_search(model, src, settings)
             else:
                 found = SEARCH[method](endless, src, settings, None)
             written.append([hypotheses[0].ids for hypotheses in found])

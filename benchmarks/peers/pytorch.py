@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from regard.batch import PAD
 from regard.config import ModelSettings
-from regard.position.sinusoidal import sinusoids
+from regard.position.absolute import sinusoids
 
 MAX_LEN = 256
 

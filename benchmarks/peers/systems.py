@@ -8,7 +8,7 @@ from functools import cached_property, partial
 import torch
 
 from regard.config import ModelSettings, TrainSettings
-from regard.train.feed import Group
+from regard.train.batching import Group
 
 from .groups import real_lengths, slots
 from .learning import PEERS, Take, regard_step, usual_step

@@ -16,23 +16,23 @@ _HOMES = {
     "Settings": "regard.config",
     "Trace": "regard.trace",
     "Traced": "regard.trace",
-    "Translator": "regard.decode.translator",
-    "Writer": "regard.decode.writer",
-    "align": "regard.trace.align",
+    "Translator": "regard.pipeline.translator",
+    "Writer": "regard.pipeline.generator",
+    "align": "regard.align",
     "build_heads": "regard.build",
     "build_model": "regard.build",
     "head_view": "regard.notebook",
-    "load": "regard.decode.load",
+    "load": "regard.pipeline",
     "load_trace": "regard.trace",
     "mask": None,
     "model_view": "regard.notebook",
-    "report_heads": "regard.trace.heads",
-    "save_html": "regard.serve.html",
+    "report_heads": "regard.trace.head_report",
+    "save_html": "regard.serve.serialize",
     "show_heatmaps": "regard.notebook",
     "show_trace": "regard.notebook",
     "trace": None,
     "traced": "regard.trace",
-    "traced_text": "regard.trace.written",
+    "traced_text": "regard.trace.run",
 }
 
 __all__ = [
@@ -66,21 +66,21 @@ __all__ = [
 
 if TYPE_CHECKING:
     from regard import mask, trace
+    from regard.align import align
     from regard.attention import ATTENTION
     from regard.build import build_heads, build_model
     from regard.config import HeadsSettings, PartSettings, Settings
-    from regard.decode.load import load
-    from regard.decode.translator import Translator
-    from regard.decode.writer import Writer
     from regard.mask import Mask
     from regard.model import MultiHeadAttention
     from regard.notebook import head_view, model_view, show_heatmaps, show_trace
+    from regard.pipeline import load
+    from regard.pipeline.generator import Writer
+    from regard.pipeline.translator import Translator
     from regard.position import POSITION
-    from regard.serve.html import save_html
+    from regard.serve.serialize import save_html
     from regard.trace import Trace, Traced, load_trace, traced
-    from regard.trace.align import align
-    from regard.trace.heads import report_heads
-    from regard.trace.written import traced_text
+    from regard.trace.head_report import report_heads
+    from regard.trace.run import traced_text
 
 
 def __getattr__(name: str) -> Any:

@@ -1,6 +1,6 @@
 """Ids become a batch: the only file that knows padding, lengths and shifting."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -165,3 +165,14 @@ def _padded(sentences: Sequence[Ids], head: list[int], tail: list[int], width: i
 def _positions(real: Bool[Tensor, "B T"]) -> Int[Tensor, "1 T"]:
     """Gives where each column stands, once for all sentences; one that is padding in all of them stands at 0."""
     return torch.arange(real.shape[1], device=real.device) * real.any(dim=0, keepdim=True)
+
+
+def length_sorted(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
+    """Groups sentences of like lengths, longest first, into batches of so many tokens with their padding, or of one."""
+    if batch_tokens < 1:
+        raise ValueError(f"batch_tokens must be 1 or more, got {batch_tokens}")
+    order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
+    while order:
+        n = max(1, batch_tokens // lengths[order[0]])
+        yield order[:n]
+        order = order[n:]

@@ -11,16 +11,11 @@ from regard.attention import ATTENTION
 from regard.batch import PAD
 from regard.config import HeadsSettings, ModelSettings, PartSettings, checked, choose, unknown
 from regard.model import DecoderOnly, MultiHeadAttention, Recurrent, Seq2Seq, Transformer
-from regard.model.decoder import Decoder, DecoderLayer
-from regard.model.embedding import Embedding, Output, make_table
-from regard.model.encoder import Encoder, EncoderLayer
-from regard.model.factored import FactoredTable
-from regard.model.feed_forward import FeedForward
+from regard.model.layers import Embedding, FactoredTable, FeedForward, Output, make_table
 from regard.model.multihead import check_sizes
-from regard.model.norm import NORM
-from regard.model.reader import Reader
-from regard.model.residual import Residual
-from regard.model.writer import Writer
+from regard.model.norm import NORM, Residual
+from regard.model.recurrent import Reader, Writer
+from regard.model.transformer import Decoder, DecoderLayer, Encoder, EncoderLayer
 from regard.position import POSITION, NoPosition, Position
 
 M = TypeVar("M", bound=nn.Module)

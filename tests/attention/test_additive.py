@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from regard.attention import Additive
-from tests.attention.test_softmax import by_hand
+from tests.attention.test_contract import by_hand
 from tests.parts import E_KEY, MASKS, B, E, H, K, Q, dense, make_attention, make_inputs
 
 

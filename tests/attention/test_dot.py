@@ -1,4 +1,8 @@
-"""Dot products, plain and scaled, against numpy and PyTorch."""
+"""The bilinear score against numpy.
+
+Dot products, plain and scaled, against numpy and PyTorch.
+The Gaussian kernel against numpy, and data far from zero.
+"""
 
 import math
 
@@ -7,17 +11,42 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from regard.attention import Dot, ScaledDot
+from regard.attention import Bilinear, Dot, Gaussian, ScaledDot
 from regard.mask import Mask
-from tests.attention.test_softmax import by_hand
+from tests.attention.test_contract import by_hand
 from tests.parts import MASKS, B, E, H, K, Q, dense, gradients, leaves, make_attention, make_inputs, noise
+
+
+@pytest.mark.parametrize("kind", MASKS)
+def test_equals_numpy(kind):
+    attention, (q, k, v), mask = make_attention("bilinear"), make_inputs("bilinear"), MASKS[kind](Q, K)
+    w = attention.w.detach().numpy()
+    scores = np.zeros((B, H, Q, K))
+    for b, h, i, j in np.ndindex(scores.shape):
+        scores[b, h, i, j] = q[b, h, i].numpy() @ w[h] @ k[b, h, j].numpy()
+    weights = by_hand(scores, dense(mask).numpy())
+    torch.testing.assert_close(attention.scores(q, k), torch.from_numpy(scores))
+    torch.testing.assert_close(attention(q, k, v, mask), torch.from_numpy(weights @ v.numpy()))
+
+
+def test_with_the_identity_is_a_dot_product():
+    attention, inputs = Bilinear(H, E, E).double(), make_inputs("dot")
+    with torch.no_grad():
+        attention.w.copy_(torch.eye(E))
+    torch.testing.assert_close(attention(*inputs), Dot()(*inputs))
+
+
+def test_starts_with_scores_of_variance_one():
+    torch.manual_seed(3)
+    attention, q, k = Bilinear(1, 61, 67), torch.randn(1, 1, 211, 61), torch.randn(1, 1, 223, 67)
+    assert attention.scores(q, k).var().item() == pytest.approx(1.0, abs=0.1)
 
 
 @pytest.mark.parametrize(
     ("attention", "scale"), [(Dot(), 1.0), (ScaledDot(), 1 / math.sqrt(11))], ids=["dot", "scaled"]
 )
 @pytest.mark.parametrize("kind", MASKS)
-def test_equals_numpy(attention, scale, kind):
+def test_equals_numpy_in_dot(attention, scale, kind):
     (q, k, v), mask = make_inputs("dot"), MASKS[kind](Q, K)
     scores = np.zeros((B, H, Q, K))
     for b, h, i, j in np.ndindex(scores.shape):
@@ -62,3 +91,79 @@ def test_values_may_have_a_width_of_their_own(value_width):
     attention, (q, k, _) = make_attention("scaled_dot"), make_inputs("scaled_dot")
     v = noise(B, H, K, value_width, seed=3)
     torch.testing.assert_close(attention(q, k, v), attention.weights(q, k) @ v)
+
+
+@pytest.mark.parametrize("kind", MASKS)
+def test_equals_numpy_in_gaussian(kind):
+    attention, (q, k, v), mask = make_attention("gaussian"), make_inputs("gaussian"), MASKS[kind](Q, K)
+    w = attention.w.detach().numpy()
+    scores = np.zeros((B, H, Q, K))
+    for b, h, i, j in np.ndindex(scores.shape):
+        scores[b, h, i, j] = -np.sum(((q[b, h, i] - k[b, h, j]).numpy() * w[h]) ** 2) / 2
+    weights = by_hand(scores, dense(mask).numpy())
+    torch.testing.assert_close(attention.scores(q, k), torch.from_numpy(scores))
+    torch.testing.assert_close(attention(q, k, v, mask), torch.from_numpy(weights @ v.numpy()))
+
+
+def test_the_nearest_key_weighs_most():
+    k = torch.tensor([0.0, 1.0, 3.0]).reshape(1, 1, 3, 1)
+    weights = Gaussian().weights(torch.tensor([0.9]).reshape(1, 1, 1, 1), k)
+    assert weights.flatten().argmax() == 1
+
+
+def test_bandwidth_is_learned_or_fixed():
+    assert [p.requires_grad for p in (Gaussian(H).w, Gaussian(H, bandwidth="fixed").w)] == [True, False]
+    inputs = leaves(make_inputs("gaussian"))
+    fixed, learned = Gaussian(H, bandwidth="fixed").double(), Gaussian(H).double()
+    torch.testing.assert_close(fixed(*inputs), learned(*inputs))
+    assert gradients(learned(*inputs), [learned.w])[0].abs().min() > 0
+
+
+def test_an_unknown_bandwidth_is_refused():
+    with pytest.raises(ValueError, match=r"unknown bandwidth 'fixd': did you mean 'fixed'\? valid are fixed, learned"):
+        Gaussian(H, bandwidth="fixd")
+
+
+def test_one_bandwidth_serves_all_heads():
+    inputs = make_inputs("gaussian")
+    torch.testing.assert_close(Gaussian().double()(*inputs), Gaussian(H).double()(*inputs))
+
+
+def test_moving_queries_and_keys_together_changes_nothing():
+    attention, (q, k, v) = make_attention("gaussian"), make_inputs("gaussian")
+    torch.testing.assert_close(attention(q + 1e4, k + 1e4, v), attention(q, k, v))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("width", [1, 67])
+@pytest.mark.parametrize("kind", ["everything", "all rules"])
+def test_data_far_from_zero_stay_near_the_definition(dtype, width, kind):
+    attention, mask = make_attention("gaussian").to(dtype), MASKS[kind](Q, K)
+    years = (2000 + width**-0.5 * noise(B, H, n, width, seed=n) for n in (Q, K))
+    inputs = leaves([x.to(dtype) for x in (*years, noise(B, H, K, E, seed=3))])
+    out = attention(*inputs, mask)
+    grads = gradients(out, inputs)
+
+    exact, inputs = attention.double(), leaves([x.double() for x in inputs])
+    expected = exact.weights(*inputs[:2], mask) @ inputs[2]
+    near = {torch.float32: 1e-5, torch.float64: 1e-11}[dtype]
+    torch.testing.assert_close(out.double(), expected, rtol=near, atol=near)
+    for grad, exact_grad in zip(grads, gradients(expected, inputs), strict=True):
+        torch.testing.assert_close(grad.double(), exact_grad, rtol=near, atol=near)
+
+
+LONG_KEYS = {
+    "far from zero": lambda k: 50 + k,
+    "far from each other": lambda k: 50 * k,
+}
+
+
+@pytest.mark.parametrize(("dtype", "near"), [(torch.float16, 2e-2), (torch.bfloat16, 6e-2)], ids=str)
+@pytest.mark.parametrize("case", LONG_KEYS)
+def test_long_keys_stay_near_the_definition_in_half_precision(dtype, near, case):
+    # Half of ‖k‖² is about 84 000 here, more than float16 can hold.
+    attention, k = Gaussian(H, bandwidth="fixed"), LONG_KEYS[case](noise(B, H, K, 67, seed=1))
+    q, v = k[:, :, :Q] + 0.5 * noise(B, H, Q, 67, seed=2), noise(B, H, K, E, seed=3)
+    q, k, v = (x.to(dtype) for x in (q, k, v))
+    expected = attention.double().weights(q.double(), k.double()) @ v.double()
+    torch.testing.assert_close(attention.to(dtype)(q, k, v).double(), expected, rtol=near, atol=near)

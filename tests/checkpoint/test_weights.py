@@ -10,9 +10,8 @@ from safetensors.torch import load_file, save_file
 
 from regard.checkpoint import Form, copy_model, describe, load_model, model_folder, unique_tensors
 from regard.checkpoint.weights import read_weights, write_weights
-
-from ..parts import exactly
-from ..train.tiny import trained_once
+from tests.parts import exactly
+from tests.train.tiny import trained_once
 
 INDEX = "model.safetensors.index.json"
 KIB = 1 / 1024

@@ -1,4 +1,7 @@
-"""The multi-head layer against PyTorch's, against loops over heads, and in its three uses."""
+"""Splitting and merging heads.
+
+The multi-head layer against PyTorch's, against loops over heads, and in its three uses.
+"""
 
 import pytest
 import torch
@@ -7,15 +10,28 @@ from torch import nn
 from regard.attention import Additive, ScaledDot
 from regard.mask import Mask, allow, causal, padding, padding_both
 from regard.model import MultiHeadAttention
+from regard.model.multihead import merge_heads, split_heads
 from regard.position import NoPosition, Rotary, Shaw
-from tests.parts import B, K, Q, exactly, gradients, leaves, noise
+from tests.parts import B, E, H, K, Q, exactly, gradients, leaves, noise
 
-H, E = 3, 7
-D, D_KEY, D_VALUE = H * E, 11, 13
+
+def test_each_head_gets_its_own_features_side_by_side():
+    x = noise(B, Q, H * E, seed=1)
+    for h in range(H):
+        exactly(split_heads(x, H)[:, h], x[..., h * E : (h + 1) * E])
+
+
+def test_merging_undoes_splitting():
+    x = noise(B, Q, H * E, seed=1)
+    exactly(merge_heads(split_heads(x, H)), x)
+
+
+MULTIHEAD_H, MULTIHEAD_E = 3, 7
+D, D_KEY, D_VALUE = MULTIHEAD_H * MULTIHEAD_E, 11, 13
 AT_Q, AT_K = torch.arange(Q)[None], torch.arange(K)[None]
 
 
-def make_layer(attention=None, position=None, d_inputs=(D, D_KEY, D_VALUE), bias=True, n_heads=H):
+def make_layer(attention=None, position=None, d_inputs=(D, D_KEY, D_VALUE), bias=True, n_heads=MULTIHEAD_H):
     torch.manual_seed(17)
     attention, position = attention or ScaledDot(), position or NoPosition()
     layer = MultiHeadAttention(attention, position, D, n_heads, d_inputs, bias).double()
@@ -35,7 +51,9 @@ def like_torch(layer, d_inputs) -> nn.MultiheadAttention:
     """Copies our weights into PyTorch's layer."""
     _, d_key, d_value = d_inputs
     bias = layer.w_o.bias is not None
-    theirs = nn.MultiheadAttention(D, H, bias=bias, kdim=d_key, vdim=d_value, batch_first=True, dtype=torch.float64)
+    theirs = nn.MultiheadAttention(
+        D, MULTIHEAD_H, bias=bias, kdim=d_key, vdim=d_value, batch_first=True, dtype=torch.float64
+    )
     weights = [w.weight for w in (layer.w_q, layer.w_k, layer.w_v)]
     with torch.no_grad():
         if d_inputs == (D, D, D):
@@ -78,10 +96,13 @@ def test_looking_does_not_change_the_answer_even_for_an_empty_row():
     # nn.MultiheadAttention gives NaN in such a row as soon as its weights are asked for (PyTorch 2.13).
     layer, inputs, mask = make_layer(), make_inputs(), padding([0, K], K)
     before = layer(*inputs, AT_Q, AT_K, mask)
-    q, k = (w(x).unflatten(-1, (H, E)).transpose(1, 2) for w, x in ((layer.w_q, inputs[0]), (layer.w_k, inputs[1])))
+    q, k = (
+        w(x).unflatten(-1, (MULTIHEAD_H, MULTIHEAD_E)).transpose(1, 2)
+        for w, x in ((layer.w_q, inputs[0]), (layer.w_k, inputs[1]))
+    )
     weights = layer.attention.weights(q, k, mask)
-    exactly(weights[0], torch.zeros(H, Q, K, dtype=torch.float64))
-    torch.testing.assert_close(weights[1].sum(dim=-1), torch.ones(H, Q, dtype=torch.float64))
+    exactly(weights[0], torch.zeros(MULTIHEAD_H, Q, K, dtype=torch.float64))
+    torch.testing.assert_close(weights[1].sum(dim=-1), torch.ones(MULTIHEAD_H, Q, dtype=torch.float64))
     exactly(layer(*inputs, AT_Q, AT_K, mask), before)
     exactly(before[0], layer.w_o.bias.expand(Q, D))
 
@@ -89,13 +110,13 @@ def test_looking_does_not_change_the_answer_even_for_an_empty_row():
 def test_heads_work_side_by_side():
     layer, (queries, keys, values) = make_layer(), make_inputs()
     heads = []
-    for h in range(H):
-        part = slice(h * E, (h + 1) * E)
+    for h in range(MULTIHEAD_H):
+        part = slice(h * MULTIHEAD_E, (h + 1) * MULTIHEAD_E)
         q, k, v = (
             x @ w.weight[part].T + w.bias[part]
             for x, w in ((queries, layer.w_q), (keys, layer.w_k), (values, layer.w_v))
         )
-        heads.append((q @ k.mT / E**0.5).softmax(dim=-1) @ v)
+        heads.append((q @ k.mT / MULTIHEAD_E**0.5).softmax(dim=-1) @ v)
     expected = layer.w_o(torch.cat(heads, dim=-1))
     torch.testing.assert_close(layer(queries, keys, values, AT_Q, AT_K), expected)
 
@@ -111,15 +132,15 @@ def relative(table, max_distance):
 @pytest.mark.parametrize("max_distance", [2, 16])
 @pytest.mark.parametrize("mask", [Mask(), causal(), padding([0, 5], K)], ids=["everything", "causal", "padding"])
 def test_shaw_equals_keys_and_values_with_relative_vectors_added(max_distance, mask):
-    position = Shaw(E, max_distance, values=True)
+    position = Shaw(MULTIHEAD_E, max_distance, values=True)
     layer, inputs = make_layer(position=position), leaves(make_inputs())
     q, k, v = (
-        w(x).unflatten(-1, (H, E)).transpose(1, 2)
+        w(x).unflatten(-1, (MULTIHEAD_H, MULTIHEAD_E)).transpose(1, 2)
         for w, x in zip((layer.w_q, layer.w_k, layer.w_v), inputs, strict=True)
     )
     keys = k[:, :, None] + relative(position.keys, max_distance)  # (B, H, Q, K, E)
     values = v[:, :, None] + relative(position.values, max_distance)
-    scores = torch.einsum("bhqe,bhqke->bhqk", q, keys) / E**0.5
+    scores = torch.einsum("bhqe,bhqke->bhqk", q, keys) / MULTIHEAD_E**0.5
     allowed = mask.tile(range(Q), range(K), torch.device("cpu"))
     allowed = torch.ones(1, 1, Q, K, dtype=torch.bool) if allowed is None else allowed
     weights = scores.masked_fill(~allowed, -1e300).softmax(dim=-1) * allowed
@@ -131,7 +152,7 @@ def test_shaw_equals_keys_and_values_with_relative_vectors_added(max_distance, m
         torch.testing.assert_close(a, b)
 
 
-POSITIONS = {"none": NoPosition, "rotary": Rotary, "shaw": lambda: Shaw(E, 2, values=True)}
+POSITIONS = {"none": NoPosition, "rotary": Rotary, "shaw": lambda: Shaw(MULTIHEAD_E, 2, values=True)}
 
 
 @pytest.mark.parametrize("name", POSITIONS)
@@ -160,7 +181,7 @@ def test_cross_attention_takes_keys_and_values_from_elsewhere():
 
 
 def test_dropout_acts_in_training_alone_on_values_and_relative_values():
-    layer = make_layer(ScaledDot(dropout=0.5), Shaw(E, 2, values=True))
+    layer = make_layer(ScaledDot(dropout=0.5), Shaw(MULTIHEAD_E, 2, values=True))
     inputs = make_inputs()
     plain = make_layer(position=layer.position)(*inputs, AT_Q, AT_K)
     torch.manual_seed(1)
@@ -170,7 +191,7 @@ def test_dropout_acts_in_training_alone_on_values_and_relative_values():
 
 def test_relative_values_are_dropped_with_the_mean_kept():
     n = 1009
-    position = Shaw(E, 2, values=True)
+    position = Shaw(MULTIHEAD_E, 2, values=True)
     layer, plain = make_layer(ScaledDot(dropout=0.3), position), make_layer(position=position)
     inputs = [x[:1].expand(n, -1, -1) for x in make_inputs()]
     torch.manual_seed(1)
@@ -179,12 +200,15 @@ def test_relative_values_are_dropped_with_the_mean_kept():
 
 
 def test_parameters_are_four_projections():
-    layer = MultiHeadAttention(ScaledDot(), NoPosition(), D, H, bias=False)
+    layer = MultiHeadAttention(ScaledDot(), NoPosition(), D, MULTIHEAD_H, bias=False)
     assert sum(p.numel() for p in layer.parameters()) == 4 * D * D
 
 
 def test_every_parameter_learns():
-    layer, inputs = make_layer(Additive(H, E, E), Shaw(E, 3, values=True)), make_inputs()
+    layer, inputs = (
+        make_layer(Additive(MULTIHEAD_H, MULTIHEAD_E, MULTIHEAD_E), Shaw(MULTIHEAD_E, 3, values=True)),
+        make_inputs(),
+    )
     layer(*inputs, AT_Q, AT_K, causal()).square().sum().backward()
     assert all(p.grad is not None and p.grad.abs().max() > 0 for p in layer.parameters())
 
@@ -195,7 +219,7 @@ def test_every_parameter_learns():
         ((D, 0), "n_heads must be 1 or more, got 0"),
         ((D, 4), "d_model must be divisible by n_heads, got 21 and 4"),
         ((0, 3), "d_model must be divisible by n_heads, got 0 and 3"),
-        ((D, H, (D, 0, D)), "d_query, d_key and d_value must be 1 or more, got 0"),
+        ((D, MULTIHEAD_H, (D, 0, D)), "d_query, d_key and d_value must be 1 or more, got 0"),
     ],
 )
 def test_sizes_that_no_layer_can_have_are_refused(sizes, said):
@@ -212,6 +236,6 @@ def test_inputs_of_another_width_are_refused(which, width):
 
 
 def test_an_attention_made_for_other_heads_is_refused():
-    layer, inputs = make_layer(Additive(2, E, E)), make_inputs()
+    layer, inputs = make_layer(Additive(2, MULTIHEAD_E, MULTIHEAD_E)), make_inputs()
     with pytest.raises(ValueError, match=r"\b2\b"):
         layer(*inputs, AT_Q, AT_K)

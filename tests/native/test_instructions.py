@@ -6,10 +6,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from regard.model.native import NativeTransformer
-from regard.native.compile import compiled
-from regard.native.library import Library
-from tests.model.test_native import made, run
+from regard.engine.cpu import NativeTransformer
+from regard.native import Library, compiled
+from tests.engine.test_cpu import made, run
 
 FLAGS = {
     "128 bits": ("-march=x86-64",),

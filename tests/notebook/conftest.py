@@ -2,7 +2,7 @@
 
 import pytest
 
-from regard.serve.html import PLACE
+from regard.serve.serialize import PLACE
 from tests.trace.makers import make_model, one_trace
 
 
@@ -18,15 +18,15 @@ def page(tmp_path, monkeypatch):
     """Stands in for the built page, which need not be there."""
     (tmp_path / "widget.js").write_text("export function render() {}", encoding="utf-8")
     (tmp_path / "view.html").write_text(f"<html>{PLACE}</html>", encoding="utf-8")
-    monkeypatch.setattr("regard.notebook.widget.MODULE", tmp_path / "widget.js")
-    monkeypatch.setattr("regard.serve.html.PAGE", tmp_path)
+    monkeypatch.setattr("regard.notebook.display.MODULE", tmp_path / "widget.js")
+    monkeypatch.setattr("regard.serve.serialize.PAGE", tmp_path)
     return tmp_path
 
 
 @pytest.fixture
 def made(monkeypatch):
     """The widgets that were made."""
-    from regard.notebook import widget
+    from regard.notebook import display as widget
 
     found, make = [], widget.make_widget
     monkeypatch.setattr(widget, "make_widget", lambda *given: found.append(make(*given)) or found[-1])
@@ -44,7 +44,7 @@ def displayed(monkeypatch):
 @pytest.fixture
 def without(monkeypatch):
     """Hides an installed package."""
-    from regard.notebook import needs
+    from regard.notebook import display as needs
 
     real = needs.find_spec
 

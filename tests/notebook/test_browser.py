@@ -3,8 +3,8 @@
 import pytest
 
 import regard
-from regard.notebook.widget import MODULE, make_widget
-from regard.serve.packed import restored, rounded
+from regard.notebook.display import MODULE, make_widget
+from regard.serve.serialize import restored, rounded
 from tests.web.conftest import Visits, chromium, expect, picture, settle  # noqa: F401
 
 # A notebook's cell, and what anywidget does in it: the module comes from memory, the traits from a model.

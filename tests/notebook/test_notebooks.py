@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.zoo.find import present
+from regard.zoo import present
 from tests.notebook.notebooks import NOTEBOOKS, VIEW, executed, outputs, read
 
 LARGEST_MIB = 1.5

@@ -2,16 +2,11 @@
 
 import numpy as np
 
-from regard.plot.alignment import draw_alignment
 from regard.plot.beam_tree import BeamTree, draw_beam_tree
-from regard.plot.entropy_map import HeadEntropies, draw_entropy_map
-from regard.plot.head_grid import Heads, draw_head_grid
-from regard.plot.head_lines import draw_head_lines
-from regard.plot.importance_map import HeadEffects, draw_importance_map
-from regard.plot.looked_at import draw_looked_at
-from regard.plot.norms import StreamNorms, draw_norms
-from regard.plot.one_head import draw_one_head
-from regard.plot.term_maps import draw_term_maps
+from regard.plot.head_maps import Heads, draw_head_grid, draw_one_head, draw_term_maps
+from regard.plot.head_values import HeadEffects, HeadEntropies, draw_entropy_map, draw_importance_map
+from regard.plot.traces import StreamNorms, draw_norms
+from regard.plot.words import draw_alignment, draw_head_lines, draw_looked_at
 
 SRC = ["▁介绍", "一下", "西安", "。"]
 TGT = ["▁Introduce", "▁Xi", "'", "an", "."]

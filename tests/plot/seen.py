@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
-from regard.plot.figure import style
+from regard.plot.style import style
 
 DPI = 144
 

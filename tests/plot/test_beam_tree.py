@@ -9,11 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.colors import to_hex
 
-from regard.plot.beam_layout import break_steps, lay_band, path_to, rows, steps
-from regard.plot.beam_tree import ENDED, INKS, PAGE, BeamTree, draw_beam_tree
-from regard.plot.figure import COLOURS
-
-from .seen import words_in
+from regard.plot.beam_tree import (
+    ENDED,
+    INKS,
+    PAGE,
+    BeamTree,
+    break_steps,
+    draw_beam_tree,
+    lay_band,
+    path_to,
+    rows,
+    steps,
+)
+from regard.plot.style import COLOURS
+from tests.plot.seen import words_in
 
 #  in ── tro ── </s>
 #  │      └─ duce

@@ -3,12 +3,9 @@
 import numpy as np
 import torch
 
-from regard.plot.positions import bits, draw_positions, halves
-from regard.plot.regression import draw_regression
-from regard.plot.scores import draw_scores
-from regard.study.positions import run_positions
-from regard.study.regression import run_regression
-from regard.study.scores import run_scores
+from regard.study.positions import bits, draw_positions, halves, run_positions
+from regard.study.regression import draw_regression, run_regression
+from regard.study.scores import draw_scores, run_scores
 
 
 def test_the_regression_figure_draws_the_three_fits_and_both_weight_matrices():

@@ -6,16 +6,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from regard.plot.entropy_map import HeadEntropies, draw_entropy_map
-from regard.plot.head_report import report_figure
-from regard.plot.importance_map import HeadEffects, draw_importance_map
-from regard.plot.norms import StreamNorms, draw_norms
-from regard.trace.heads import HeadReport
-from regard.trace.quality import Quality
-
-from .figures import numbers, weights
-from .seen import drawn_texts, words_in
-from .test_trace_tables import head
+from regard.plot.head_values import HeadEffects, HeadEntropies, draw_entropy_map, draw_importance_map, report_figure
+from regard.plot.traces import StreamNorms, draw_norms
+from regard.trace.head_ablation import Quality
+from regard.trace.head_report import HeadReport
+from tests.plot.figures import numbers, weights
+from tests.plot.seen import drawn_texts, words_in
+from tests.plot.test_terminal import head
 
 PLACES = [("cross", 0, 0), ("cross", 0, 1), *(("encoder", n, h) for n in (0, 1) for h in (0, 1))]
 PARTS = ["0 self", "0 feed forward"]

@@ -2,12 +2,11 @@
 
 import pytest
 
-from regard.plot.figure import save_figure, style
-from regard.plot.looked_at import draw_looked_at
-from regard.plot.sheet import make_sheet, write
-
-from .figures import EXTREMES, FIGURES, weights
-from .seen import collisions, drawn_texts, keys
+from regard.plot.canvas import make_sheet, write
+from regard.plot.style import save_figure, style
+from regard.plot.words import draw_looked_at
+from tests.plot.figures import EXTREMES, FIGURES, weights
+from tests.plot.seen import collisions, drawn_texts, keys
 
 BEGINS = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
 

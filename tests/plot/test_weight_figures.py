@@ -7,19 +7,13 @@ import pytest
 from matplotlib.colors import to_hex
 from numpy.testing import assert_array_equal
 
-from regard.plot.alignment import draw_alignment
-from regard.plot.figure import COLOURS
-from regard.plot.head_grid import Heads, draw_head_grid
-from regard.plot.head_lines import FAINTEST, draw_head_lines
-from regard.plot.looked_at import draw_looked_at
-from regard.plot.matrix import pooled
-from regard.plot.one_head import draw_one_head, entropies
-from regard.plot.shade import NOTHING, score_shade, weight_shade
-from regard.plot.term_maps import draw_term_maps, sum_error
-from regard.plot.words import readable
-
-from .figures import SRC, TGT, numbers, weights, words
-from .seen import words_in
+from regard.plot.canvas import readable
+from regard.plot.head_maps import Heads, draw_head_grid, draw_one_head, draw_term_maps, entropies, sum_error
+from regard.plot.heatmap import NOTHING, pooled, score_shade, weight_shade
+from regard.plot.style import COLOURS
+from regard.plot.words import FAINTEST, draw_alignment, draw_head_lines, draw_looked_at
+from tests.plot.figures import SRC, TGT, numbers, weights, words
+from tests.plot.seen import words_in
 
 
 def images(figure):

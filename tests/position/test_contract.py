@@ -1,14 +1,68 @@
-"""The laws that every position scheme in the table keeps."""
+"""A bias by offset is the bias itself.
+
+The laws that every position scheme in the table keeps.
+Adding or concatenating codes.
+"""
 
 import inspect
 
 import pytest
 import torch
 from torch import Tensor
+from torch.testing import assert_close
 
-from regard.position import POSITION, Position
-from regard.position.contract import check, check_range
+from regard.position import POSITION, ByOffset, Position
+from regard.position.contract import add, check, check_range, concatenate
 from tests.parts import B, E, H, K, Q, exactly, leaves, make_places, make_position, noise
+
+KNOWN = ["t5", "alibi", "shaw"]
+
+
+def places():
+    return torch.tensor([[4, 5, 6, 7, 300], [0, 1, 2, 2, 0]]), torch.arange(0, 200, 9)[None]
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_written_out_it_is_the_bias_in_value_and_gradient(name):
+    scheme, (q_places, k_places) = make_position(name), places()
+    q, k = noise(B, H, 5, E, seed=1).requires_grad_(), noise(B, H, k_places.shape[1], E, seed=2)
+    by_offset = scheme.by_offset(q, q_places, k_places)
+    bias, written = scheme.bias(q, k, q_places, k_places), by_offset.written_out(q.dtype)
+    assert_close(written.expand(B, -1, -1, -1), bias.expand(B, -1, -1, -1), rtol=1e-12, atol=1e-12)
+    wanted = [*scheme.parameters(), *([q] if name == "shaw" else [])]
+    if bias.requires_grad:
+        ahead = noise(*bias.shape, seed=3)
+        for one, other in zip(
+            torch.autograd.grad((written * ahead).sum(), wanted),
+            torch.autograd.grad((bias * ahead).sum(), wanted),
+            strict=True,
+        ):
+            assert_close(one, other, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", [name for name in POSITION if name not in KNOWN])
+def test_other_schemes_know_none(name):
+    scheme = make_position(name, width=12)
+    q, at = noise(B, H, 3, 12, seed=1), torch.arange(3)[None]
+    at = at if scheme.n_axes == 1 else at[..., None].expand(-1, -1, scheme.n_axes)
+    assert scheme.by_offset(q, at, at) is None
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_a_position_below_zero_is_refused(name):
+    at, below = torch.arange(3)[None], torch.tensor([[0, -2, 1]])
+    with pytest.raises(ValueError, match="k_positions must be 0 or more, got -2"):
+        make_position(name).by_offset(noise(B, H, 3, E, seed=1), at, below)
+
+
+def test_both_parts_add_up_and_offsets_beyond_the_reach_share_an_entry():
+    at = torch.arange(4)[None]
+    table = torch.tensor([10.0, 20.0, 30.0], dtype=torch.float64)[None, None, None]
+    bias = ByOffset(at, at, table, torch.tensor([0.5], dtype=torch.float64))
+    assert bias.reach == 1
+    expected = [[20, 29.5, 29, 28.5], [9.5, 20, 29.5, 29], [9, 9.5, 20, 29.5], [8.5, 9, 9.5, 20]]
+    assert_close(bias.written_out(torch.float64)[0, 0], torch.tensor(expected, dtype=torch.float64))
+
 
 EVERY = pytest.mark.parametrize("name", POSITION)
 LINE = [name for name in POSITION if make_position(name).n_axes == 1]
@@ -311,3 +365,38 @@ def test_places_in_reading_order_are_distinct_and_fit_the_scheme(name, n):
     assert len({tuple(place) for place in places.reshape(n, position.n_axes).tolist()}) == n
     if n:
         assert position.embed(noise(B, n, E, seed=1), places).isfinite().all()
+
+
+T, WIDTH = 5, 3
+
+
+@pytest.mark.parametrize("batch", [1, B])
+def test_adding_keeps_the_width(batch):
+    x, codes = noise(B, T, E, seed=1), noise(batch, T, E, seed=2)
+    for b in range(B):
+        exactly(add(x, codes)[b], x[b] + codes[b % batch])
+
+
+@pytest.mark.parametrize("batch", [1, B])
+def test_concatenating_sets_codes_beside_vectors(batch):
+    x, codes = noise(B, T, E, seed=1), noise(batch, T, WIDTH, seed=2)
+    joined = concatenate(x, codes)
+    exactly(joined[..., :E], x)
+    exactly(joined[..., E:], codes.expand(B, T, WIDTH))
+
+
+def test_adding_another_width_is_refused():
+    with pytest.raises(ValueError, match="must be as wide as the vectors, 11, got 3"):
+        add(noise(B, T, E, seed=1), noise(1, T, WIDTH, seed=2))
+
+
+@pytest.mark.parametrize("name", ["index", "normalised", "sinusoidal", "learned", "half_wave", "grid_2d", "turns"])
+def test_schemes_join_as_they_are_told(name):
+    x = noise(B, T, E, seed=1)
+    for width, join, expected in ((E, "add", E), (5, "concatenate", E + 5)):
+        position = make_position(name, width, join=join)
+        places = make_places(position, 0, T)
+        found = position.embed(x, places)
+        assert found.shape == (B, T, expected)
+        codes = position.codes(places)
+        torch.testing.assert_close(found, x + codes if join == "add" else torch.cat([x, codes.expand(B, T, 5)], dim=-1))

@@ -8,9 +8,9 @@ import torch
 from regard.build import build_model
 from regard.checkpoint import Checkpoint, save_model, write_json
 from regard.config import DataSettings, ModelSettings, PartSettings, Settings, TextSettings
-from regard.study.ablate import RESULTS
-from regard.study.one_run import Row
-from tests.decode.writers import TOKENIZER, V
+from regard.study.ablation import RESULTS
+from regard.study.ablation_runs import Row
+from tests.pipeline.writers import TOKENIZER, V
 
 BLEU = {
     "baseline": (30.0, 32.0),

@@ -9,12 +9,11 @@ import torch
 
 from regard.checkpoint import Checkpoint, save_model
 from regard.config import DataSettings, DecodeSettings, ModelSettings, Settings, TextSettings
+from regard.serve import PAGE
 from regard.serve.app import make_app
-from regard.serve.page import PAGE
-from regard.serve.run import address, make_server, open_port
-from regard.serve.settings import ServeSettings
-from regard.serve.shelf import Shelf
-from tests.decode.test_translator import TOKENIZER
+from regard.serve.models import Shelf
+from regard.serve.server import ServeSettings, address, make_server, open_port
+from tests.pipeline.test_translator import TOKENIZER
 from tests.trace.makers import make_model
 
 SIZES = {"n_encoder_layers": 2, "n_decoder_layers": 2, "d_model": 22, "n_heads": 2, "d_ff": 13, "dropout": 0.0}

@@ -6,10 +6,11 @@ from urllib.parse import urlencode
 
 import pytest
 
-from regard.serve import lessons, messages, view
-from regard.serve.json_answer import to_json
-from regard.serve.payload import head_of
-from regard.serve.teaching import positions_of, regression_of, walk_of
+from regard.serve import schema_api as lessons
+from regard.serve import schema_api as messages
+from regard.serve import schema_trace as view
+from regard.serve.routes_lessons import positions_of, regression_of, walk_of
+from regard.serve.serialize import head_of, to_json
 from tests.serve.server import DECODE, TEXTS, lines_of
 
 

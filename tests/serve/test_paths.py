@@ -65,7 +65,7 @@ def test_no_answer_names_a_place_on_the_disk(broken):
 
 def test_an_own_mistake_is_told_without_its_traceback(shelf, monkeypatch):
     """A bug of ours is answered with 500 and nothing about it."""
-    from regard.serve import learning
+    from regard.serve import routes_lessons as learning
 
     def fail(*_):
         raise RuntimeError(f"secret at {Path.cwd()}")

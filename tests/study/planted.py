@@ -3,7 +3,7 @@
 import torch
 
 from regard.config import ModelSettings
-from regard.study.patches import grid_places
+from regard.study.images import grid_places
 from regard.study.task import Examples, Task
 from regard.study.trials import TaskSettings
 from regard.train.examples import ExampleSettings

@@ -9,16 +9,24 @@ from torch.testing import assert_close
 from regard.batch import Batch
 from regard.build import build_model
 from regard.config import ModelSettings
-from regard.study.clock import clock, one_thread, take_turns
 from regard.study.complexity import SETTINGS, Sweep, check_formulas, measure_sweep, quick, run_complexity, tasks_of
-from regard.study.depth import count_path, count_steps, layer_rounds, measure_depth
-from regard.study.layers import LAYERS, count
-from regard.study.memory import peak_bytes
-from regard.study.pace import WAYS, Race, Stepwise, make_group, run_races, said_in_steps
-from regard.study.power import fit_power
-from regard.train.learner import Learner
-
-from ..parts import noise
+from regard.study.complexity_layers import (
+    LAYERS,
+    WAYS,
+    Race,
+    Stepwise,
+    count,
+    count_path,
+    count_steps,
+    layer_rounds,
+    make_group,
+    measure_depth,
+    run_races,
+    said_in_steps,
+)
+from regard.study.timing import clock, fit_power, one_thread, peak_bytes, take_turns
+from regard.train.loss import Learner
+from tests.parts import noise
 
 CPU = torch.device("cpu")
 TINY = replace(
@@ -97,7 +105,7 @@ def test_paths_and_steps(n, k):
 
 
 def test_a_path_that_never_arrives_is_given_up(monkeypatch):
-    monkeypatch.setattr("regard.study.depth.LIMIT", 5)
+    monkeypatch.setattr("regard.study.complexity_layers.LIMIT", 5)
     x = noise(1, 3, 2, seed=0)
     with pytest.raises(ValueError, match="after 5 rounds"):
         count_path(layer_rounds(lambda x: 2 * x), x)
@@ -136,7 +144,7 @@ def test_a_sweep_measures_all_layers_at_all_sizes(monkeypatch):
 
 
 def test_machines_that_do_not_tell_their_memory_have_none(monkeypatch, tmp_path):
-    monkeypatch.setattr("regard.study.memory.FORGET", tmp_path / "missing")
+    monkeypatch.setattr("regard.study.timing.FORGET", tmp_path / "missing")
     assert peak_bytes(lambda task, device: None, [1], CPU) is None
     monkeypatch.setattr("regard.study.complexity.peak_bytes", lambda *_: None)
     assert measure_sweep(TINY.by_n, TINY, CPU)["attention"].bytes is None

@@ -7,10 +7,21 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from regard.study.bound import best_possible
-from regard.study.dialogue import FULL, WAYS
-from regard.study.talks import AXES, COLOURS, LONGEST, PEOPLE, WORDS, Talk, encode, make_talk, orbit, talks_task
-from regard.study.told import read_told, tell
+from regard.study.dialogue import (
+    AXES,
+    COLOURS,
+    FULL,
+    LONGEST,
+    PEOPLE,
+    WAYS,
+    WORDS,
+    Talk,
+    encode,
+    make_talk,
+    orbit,
+    talks_task,
+)
+from regard.study.task import best_possible, read_told, tell
 from regard.study.trials import make_model, read
 
 # Bob says red in turn 4 and pink in turn 1; the transcript has the later line first.

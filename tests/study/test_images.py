@@ -6,11 +6,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from regard.study import digits
-from regard.study.digits import BLANK, digits_task, load_digits, move, split
-from regard.study.images import QUICK
-from regard.study.patches import cut, grid_places, joined
-from regard.study.told import read_told
+from regard.study import images as digits
+from regard.study.images import BLANK, QUICK, cut, digits_task, grid_places, joined, load_digits, move, split
+from regard.study.task import read_told
 from regard.study.trials import accuracy, make_model, read
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 import regard
+from regard.study.inputs import readable
 from regard.study.pruning import (
     MEASURED,
     RANDOM,
@@ -16,14 +17,12 @@ from regard.study.pruning import (
     kept_sizes,
     run_pruning,
 )
-from regard.study.readable import readable
-from regard.study.spread import Spread
-from regard.trace.quality import judge
+from regard.study.stats import Spread
+from regard.trace.head_ablation import judge
+from tests.study.models import make_pairs, translator_with
 from tests.trace.makers import make_model, make_translator
 from tests.trace.planted import learned_once
-from tests.trace.test_switch import same, without
-
-from .models import make_pairs, translator_with
+from tests.trace.test_head_ablation import same, without
 
 PAIRS = make_pairs(8, shortest=1, longest=5)
 

@@ -6,14 +6,23 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from regard.study.angles import compare, leading, overlap, principal_angles, random_basis
-from regard.study.groups import corrected, explained, group_means, joint_means, pooled
-from regard.study.subspaces import SubspaceSettings, compare_stream, compare_tables, cosine, run_subspaces
-from regard.trace.stream import Stream, Tokens
+from regard.study.stream_parts import corrected, explained, group_means, joint_means, pooled
+from regard.study.subspaces import (
+    SubspaceSettings,
+    compare,
+    compare_stream,
+    compare_tables,
+    cosine,
+    leading,
+    overlap,
+    principal_angles,
+    random_basis,
+    run_subspaces,
+)
+from regard.trace.residual import Stream, Tokens
 from tests.parts import noise
+from tests.study.models import make_pairs, translator_with
 from tests.trace.makers import make_model
-
-from .models import make_pairs, translator_with
 
 D = 13
 SETTINGS = SubspaceSettings(draws=5, tops=(3,))

@@ -4,11 +4,14 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from regard.study import clips
-from regard.study.bound import best_possible
-from regard.study.clips import (
+from regard.study import video as clips
+from regard.study.images import cut, joined
+from regard.study.task import best_possible, read_told, tell
+from regard.study.trials import make_model, read
+from regard.study.video import (
     AXES,
     CELLS,
+    FULL,
     PIXELS,
     SIDE,
     WAYS,
@@ -20,10 +23,6 @@ from regard.study.clips import (
     shape,
     single_clips,
 )
-from regard.study.patches import cut, joined
-from regard.study.told import read_told, tell
-from regard.study.trials import make_model, read
-from regard.study.video import FULL
 
 
 def draws(seed=0):

@@ -5,10 +5,10 @@ import torch
 from regard.attention import ATTENTION
 from regard.build import REFUSED, REFUSED_IN_TEXT, build_model
 from regard.config import DecodeSettings, ModelSettings, PartSettings
-from regard.decode.translator import Translator
 from regard.model.norm import BatchNorm
+from regard.pipeline.translator import Translator
 from regard.position import POSITION
-from tests.decode.test_translator import TOKENIZER, V
+from tests.pipeline.test_translator import TOKENIZER, V
 
 METHODS = {
     "greedy": {"method": "greedy"},

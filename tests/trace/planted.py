@@ -2,7 +2,7 @@
 
 import random
 
-from regard.score.alignment import Gold
+from regard.align.links import Gold
 from tests.train.tiny import make_settings, run_training, write_tsv
 
 LETTERS, DIGITS = "abcdefghijkl", "01234"

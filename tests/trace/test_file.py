@@ -10,11 +10,9 @@ from safetensors.torch import load_file, save_file
 import regard
 from regard.attention import ATTENTION, ScaledDot
 from regard.trace import file
-from regard.trace.given import GivenLook
-from regard.trace.made import make_given
-from regard.trace.multihead import watch
-
-from .makers import METHODS, make_model, one_trace
+from regard.trace.attention import GivenLook
+from regard.trace.external import make_given, watch
+from tests.trace.makers import METHODS, make_model, one_trace
 
 CASES = [("scaled_dot", scheme) for scheme in ("sinusoidal", "learned beside", "rotary", "t5", "shaw with values")]
 CASES += [(attention, "none") for attention in ATTENTION if attention != "scaled_dot"]

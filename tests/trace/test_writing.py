@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from regard.trace.writing import watch_writing
-from tests.decode.writers import make_model, make_writer
+from regard.trace.run import watch_writing
+from tests.pipeline.writers import make_model, make_writer
 
 
 @pytest.mark.parametrize("method", ["greedy", "sample"])

@@ -8,7 +8,7 @@ import torch
 import regard
 from regard.plot.traces import FIGURES, head_figure, terms_figure
 from regard.trace.summary import look_back, summarise
-from tests.decode.writers import make_model, make_writer
+from tests.pipeline.writers import make_model, make_writer
 
 METHODS = {
     "greedy": {"method": "greedy"},

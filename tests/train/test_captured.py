@@ -8,22 +8,18 @@ import torch.nn.functional as F
 from torch.testing import assert_close
 
 from regard.attention import ATTENTION
-from regard.attention.softmax import masked_softmax
+from regard.attention.contract import masked_softmax
 from regard.batch import Shape
 from regard.build import build_model
 from regard.config import ModelSettings, TrainSettings, preset, settings
 from regard.mask import Mask, padding, padding_both
-from regard.model.writer import gates
+from regard.model.recurrent import gates
 from regard.position import POSITION
-from regard.train.captured import make_step
+from regard.train.batching import Group, Packed
 from regard.train.distributed import Team
-from regard.train.feed import Group, Packed
-from regard.train.learner import Learner
-from regard.train.loss import smoothed_cross_entropy
-from regard.train.r_drop import agreeing_cross_entropy
-from regard.train.step import make_optimiser
-
-from ..test_batch import packed
+from regard.train.loss import Learner, agreeing_cross_entropy, smoothed_cross_entropy
+from regard.train.step import make_optimiser, make_step
+from tests.test_batch import packed
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 V = 31
@@ -125,8 +121,7 @@ DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=s
 @DTYPES
 @pytest.mark.parametrize("D", [5, 256, 1000])
 def test_sums_and_norms_equal_their_definitions(D, dtype):
-    from regard.kernel.add_dropout import add_dropout
-    from regard.kernel.add_norm import add_norm
+    from regard.kernels.norm import add_dropout, add_norm
 
     torch.manual_seed(0)
     x, update, weight, bias = drawn(3, 7, D), drawn(3, 7, D), drawn(D), drawn(D)
@@ -146,9 +141,8 @@ def test_sums_and_norms_equal_their_definitions(D, dtype):
 
 
 def test_dropout_drops_its_share_and_learns_where_it_does_not():
-    from regard.kernel.add_dropout import add_dropout
-    from regard.kernel.add_norm import add_norm
-    from regard.kernel.feed_forward import feed_forward
+    from regard.kernels.linear import feed_forward
+    from regard.kernels.norm import add_dropout, add_norm
 
     torch.manual_seed(0)
     x = torch.ones(500, 400, device="cuda", requires_grad=True)
@@ -170,7 +164,7 @@ def test_dropout_drops_its_share_and_learns_where_it_does_not():
 
 @DTYPES
 def test_linear_maps_equal_their_definition(dtype):
-    from regard.kernel.linear import column_sums, linear
+    from regard.kernels.linear import column_sums, linear
 
     torch.manual_seed(0)
     check(linear, F.linear, (drawn(3, 701, 37), drawn(53, 37), drawn(53)), dtype)
@@ -181,7 +175,7 @@ def test_linear_maps_equal_their_definition(dtype):
 @DTYPES
 @pytest.mark.parametrize("sizes", [(1, 5, 3), (701, 37, 53), (2000, 64, 256)], ids=str)
 def test_feed_forward_networks_equal_their_definition(sizes, dtype):
-    from regard.kernel.feed_forward import feed_forward
+    from regard.kernels.linear import feed_forward
 
     torch.manual_seed(0)
     N, D, inner = sizes
@@ -195,8 +189,8 @@ def test_feed_forward_networks_equal_their_definition(sizes, dtype):
 
 @DTYPES
 def test_maps_of_one_input_equal_their_definition_whether_their_gradients_lie_together_or_not(dtype):
-    from regard.kernel.linear import joint_linear
-    from regard.kernel.short_attention import short_attention
+    from regard.kernels.attention_short import short_attention
+    from regard.kernels.linear import joint_linear
 
     torch.manual_seed(0)
     x, weight, bias = drawn(3, 17, 24), drawn(3 * 24, 24) / 8, drawn(3 * 24)
@@ -221,7 +215,7 @@ KINDS = [(sizes, dtype) for dtype in (torch.float32, torch.bfloat16) for sizes i
 @pytest.mark.parametrize(("sizes", "dtype"), [*KINDS, ((64, 64, 128), torch.bfloat16)], ids=str)
 @pytest.mark.parametrize("lengths", [None, (7, 2, 0)], ids=str)
 def test_short_attention_equals_its_definition(sizes, lengths, dtype):
-    from regard.kernel.short_attention import short_attention
+    from regard.kernels.attention_short import short_attention
 
     torch.manual_seed(0)
     Q, K, E = sizes
@@ -242,7 +236,7 @@ def test_short_attention_equals_its_definition(sizes, lengths, dtype):
 )
 @pytest.mark.parametrize("autocast", [False, True])
 def test_wide_heads_are_short_only_where_they_compile_soon(width, dtype, taken, autocast):
-    from regard.attention.fused import is_short
+    from regard.attention.sdpa import is_short
 
     q = torch.empty(1, 1, 5, width, dtype=getattr(torch, dtype), device="cuda")
     with torch.autocast("cuda", torch.bfloat16, enabled=autocast):
@@ -256,7 +250,7 @@ FEW = [(1, 1, 7, 11, 5), (1, 1, 33, 256, 256), (2, 5, 19, 37, 16), (1, 16, 512, 
 @pytest.mark.parametrize("sizes", FEW, ids=str)
 @pytest.mark.parametrize("lengths", [None, (7, 2, 0)], ids=str)
 def test_additive_attention_of_few_queries_equals_its_definition(sizes, lengths, dtype):
-    from regard.kernel.additive_few import additive_attention
+    from regard.kernels.additive_short import additive_attention
 
     torch.manual_seed(0)
     H, Q, S, width, E = sizes
@@ -298,7 +292,7 @@ def looked(f_q, f_k, w, v, ends):
 @DTYPES
 @pytest.mark.parametrize("D", [5, 256, 1000])
 def test_gates_equal_their_definition(D, dtype):
-    from regard.kernel.gru_gates import gru_gates
+    from regard.kernels.gru import gru_gates
 
     torch.manual_seed(0)
     check(gru_gates, gates, (drawn(7, 3 * D), drawn(7, 3 * D), drawn(7, D)), dtype)
@@ -325,7 +319,7 @@ def writer_inputs(T, S, D, width, E):
 @pytest.mark.parametrize("sizes", [(1, 3, 4, 4, 4), (6, 7, 5, 11, 6), (9, 37, 64, 130, 17)], ids=str)
 @pytest.mark.parametrize("lengths", [None, (7, 2, 0)], ids=str)
 def test_the_fused_writer_equals_its_definition(sizes, lengths, dtype):
-    from regard.kernel.additive_writer import additive_writer
+    from regard.kernels.gru import additive_writer
 
     torch.manual_seed(0)
     ends = None if lengths is None else torch.tensor(lengths, device="cuda").clamp(max=sizes[1])
@@ -338,7 +332,7 @@ def test_the_fused_writer_equals_its_definition(sizes, lengths, dtype):
 
 
 def test_the_fused_writer_gives_the_same_gradients_each_time():
-    from regard.kernel.additive_writer import additive_writer
+    from regard.kernels.gru import additive_writer
 
     torch.manual_seed(0)
     given = [x.requires_grad_() for x in writer_inputs(11, 37, 256, 256, 256)]
@@ -356,8 +350,7 @@ def test_a_gpu_learns_step_by_step_what_a_cpu_learns(changes):
 @DTYPES
 @pytest.mark.parametrize("n_words", [53, 4096, 9000])
 def test_losses_equal_their_definitions(n_words, dtype):
-    from regard.kernel.agreeing_loss import agreeing_loss
-    from regard.kernel.smoothed_loss import smoothed_loss
+    from regard.kernels.losses import agreeing_loss, smoothed_loss
 
     torch.manual_seed(0)
     say, real = torch.randint(n_words, (11,), device="cuda"), torch.rand(11, device="cuda") > 0.3

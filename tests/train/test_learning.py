@@ -2,7 +2,7 @@
 
 import pytest
 
-from .tiny import exact_share, make_settings, reversals, run_training, write_tsv
+from tests.train.tiny import exact_share, make_settings, reversals, run_training, write_tsv
 
 # Steps are few and small; the rate falls to nothing, so that the last step is the best.
 QUICK = {"batch_tokens": 256, "schedule": "cosine", "label_smoothing": 0.0, "log_every": 100, "save_every": 1000}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from . import resume
+from tests.train import resume
 
 
 @pytest.mark.slow

@@ -12,20 +12,18 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-import regard.checkpoint.tensors
-import regard.train.captured
+import regard.checkpoint.weights
 import regard.train.loop
+import regard.train.step
 from regard.checkpoint import load_model, read_json
 from regard.config import Settings
-from regard.train.average import average_run, average_states
 from regard.train.loop import RunStoppedError
 from regard.train.run import choose_device, resolve
 from regard.train.start import Said, Sources, start_run
-from regard.train.state import checkpoints, read_progress
-from regard.train.train import settings_of, train
+from regard.train.state import average_run, average_states, checkpoints, read_progress
+from regard.train.trainer import settings_of, train
 from regard.train.validate import Validation
-
-from .tiny import make_settings, reversals, run_training, write_tsv
+from tests.train.tiny import make_settings, reversals, run_training, write_tsv
 
 EVERYTHING = {
     "model": {"dropout": 0.2},
@@ -113,7 +111,7 @@ def test_ctrl_c_while_the_text_is_read_leaves_a_run_to_go_on_with(text, tmp_path
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(RunStoppedError, match="SIGINT"):
-        patch.setattr("regard.train.train.prepare", interrupted)
+        patch.setattr("regard.train.trainer.prepare", interrupted)
         run_training(make_settings(text), tmp_path / "run")
     assert run_training(settings_of(tmp_path / "run"), tmp_path / "run").progress.step == 12
 
@@ -150,7 +148,7 @@ def judged_by(monkeypatch, values):
         return Validation(loss, bleu, bleu, [])
 
     monkeypatch.setattr(regard.train.loop, "validate", fake)
-    monkeypatch.setattr("regard.train.train.validate", fake)
+    monkeypatch.setattr("regard.train.trainer.validate", fake)
 
 
 @pytest.mark.parametrize(
@@ -236,7 +234,7 @@ def test_parameters_that_are_no_numbers_are_not_saved(text, tmp_path, monkeypatc
 
 def poison_after(monkeypatch, good_steps):
     """Lets the step after some good ones write NaN into a row of a table."""
-    real, taken = regard.train.captured.run_step, []
+    real, taken = regard.train.step.run_step, []
 
     def step(learner, *rest):
         told = real(learner, *rest)
@@ -246,11 +244,11 @@ def poison_after(monkeypatch, good_steps):
                 next(learner.parameters()).fill_(math.nan)
         return told
 
-    monkeypatch.setattr(regard.train.captured, "run_step", step)
+    monkeypatch.setattr(regard.train.step, "run_step", step)
 
 
 def test_a_checkpoint_that_cannot_be_written_leaves_the_last_good_one(text, peaceful, tmp_path, monkeypatch):
-    real = regard.checkpoint.tensors.save_file
+    real = regard.checkpoint.weights.save_file
 
     def full(tensors, path, notes):
         if "step-00000006" in str(path):
@@ -259,7 +257,7 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_last_good_one(text, peac
         real(tensors, path, notes)
 
     with monkeypatch.context() as patch:
-        patch.setattr(regard.checkpoint.tensors, "save_file", full)
+        patch.setattr(regard.checkpoint.weights, "save_file", full)
         message = r"cannot be written \(.*No space left on device\); step-00000003 is the last good checkpoint"
         with pytest.raises(ValueError, match=message):
             run_training(make_settings(text, EVERYTHING), tmp_path / "run")

@@ -11,8 +11,7 @@ from safetensors.torch import load_file
 
 from regard.checkpoint import read_json
 from regard.train.state import checkpoints, read_progress
-
-from .tiny import reversals, write_tsv
+from tests.train.tiny import reversals, write_tsv
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "MPLBACKEND": "agg"}
 SETTINGS = (

@@ -6,9 +6,8 @@ import pytest
 import torch
 
 import regard
-
-from .texts import PERIOD, text_settings, write_period
-from .tiny import run_training
+from tests.train.texts import PERIOD, text_settings, write_period
+from tests.train.tiny import run_training
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 

@@ -12,18 +12,17 @@ import torch
 import regard
 from regard.batch import BOS
 from regard.checkpoint import read_json
-from regard.plot.training import draw_training
-from regard.text.prepare import prepare
+from regard.data.prepare import prepare
+from regard.plot.traces import draw_training
+from regard.train.batching import feed
 from regard.train.distributed import Team
-from regard.train.feed import feed
 from regard.train.loop import RunStoppedError
 from regard.train.run import resolve
 from regard.train.start import Said, Sources, start_run
 from regard.train.state import checkpoints, read_progress
-from regard.train.train import settings_of, train
-
-from .texts import PERIOD, text_settings, write_period
-from .tiny import run_training
+from regard.train.trainer import settings_of, train
+from tests.train.texts import PERIOD, text_settings, write_period
+from tests.train.tiny import run_training
 
 EVERYTHING = {
     "model": {"dropout": 0.2},

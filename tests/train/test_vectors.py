@@ -5,8 +5,8 @@ import torch
 
 from regard.build import build_model
 from regard.config import ModelSettings, preset, settings
-from regard.text.store import IdStore, write_store
-from regard.train.vectors import fill_table, start_from_vectors
+from regard.data.store import IdStore, write_store
+from regard.train.initialise import fill_table, start_from_vectors
 from tests.parts import exactly
 
 V = 40

@@ -7,7 +7,7 @@ from typing import Any
 
 import regard
 from regard.config import Settings, merged, settings
-from regard.train.train import Outcome, train
+from regard.train.trainer import Outcome, train
 
 SYMBOLS = "abcdefghij"
 

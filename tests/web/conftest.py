@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from regard.checkpoint.reading import save_reader
-from regard.serve.page import PAGE
-from regard.text.passages import WindowSettings
+from regard.qa.data import WindowSettings
+from regard.qa.model import save_reader
+from regard.serve import PAGE
 from tests.readers import small_reader
 from tests.serve.planted import plant_study, plant_writer
 

@@ -1,10 +1,8 @@
 """Mixing values by weights: the table of attentions."""
 
 from regard.attention.additive import Additive
-from regard.attention.bilinear import Bilinear
 from regard.attention.contract import Attention
-from regard.attention.dot import Dot, ScaledDot
-from regard.attention.gaussian import Gaussian
+from regard.attention.dot import Bilinear, Dot, Gaussian, ScaledDot
 
 __all__ = ["ATTENTION", "Additive", "Attention", "Bilinear", "Dot", "Gaussian", "ScaledDot"]
 

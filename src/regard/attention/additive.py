@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from regard.attention.blocks import AdditiveBlocks
+from regard.attention.blockwise import AdditiveBlocks
 from regard.attention.contract import Attention, check, check_parameters
 from regard.mask import Mask
 
@@ -59,11 +59,11 @@ class Additive(Attention):
         f_q = self._query_features(q, k)
         f_k = self.key_features(k) if features is None else features
         if is_few(q, k, mask, bias, self.dropout_now()):
-            from regard.kernel.additive_few import additive_attention  # only there is Triton installed
+            from regard.kernels.additive_short import additive_attention  # only there is Triton installed
 
             return additive_attention(f_q, f_k, self.w_v, v, mask.key_lengths)
         if is_many(q, k, v, bias):
-            from regard.kernel.additive_attention import additive_attention as attend
+            from regard.kernels.additive import additive_attention as attend
 
             hardware = f_q.dtype.itemsize == 2 and not self.exact
             return attend(f_q, f_k, self.w_v, v, mask, self.dropout_now(), hardware)

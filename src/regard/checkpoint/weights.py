@@ -1,16 +1,135 @@
-"""The weights of a model folder: one safetensors file, or shards with an index in Hugging Face's layout."""
+"""Safetensors, shards, JSON, lazy init."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
-from regard.checkpoint.record import read_json, write_json
-from regard.checkpoint.small import made_small, precision_of, restored
-from regard.checkpoint.tensors import read_noted, write_tensors
+from regard.config import Settings, settings
+from regard.model.layers import is_shard
+from regard.model.quantize import made_small, precision_of, restored
+
+
+def unique_tensors(module: nn.Module) -> dict[str, Tensor]:
+    """Gives parameters and buffers by name, shared ones once, under the first of their names; shards stay shards."""
+    seen: set[int] = set()
+    tensors = {}
+    for name, tensor in module.state_dict(keep_vars=True).items():
+        if id(tensor) not in seen:
+            seen.add(id(tensor))
+            tensors[name] = tensor.detach()
+    return tensors
+
+
+def gathered(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Puts tensors together whose shards lie in several processes, all of which must ask."""
+    return {name: t.full_tensor() if is_shard(t) else t for name, t in tensors.items()}  # pyright: ignore
+
+
+def put(target: Tensor, value: Tensor) -> None:
+    """Copies a whole tensor into another, which may be one process's shard."""
+    if is_shard(target):
+        from torch.distributed.tensor import distribute_tensor
+
+        value = distribute_tensor(value.to(target.device), target.device_mesh, target.placements)  # pyright: ignore
+    target.copy_(value)
+
+
+def fill(module: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Puts saved tensors into a module that must have just these, of just these shapes."""
+    wanted = unique_tensors(module)
+    missing, foreign = sorted(wanted.keys() - tensors.keys()), sorted(tensors.keys() - wanted.keys())
+    if missing or foreign:
+        raise ValueError(f"{path}: these weights are of another model: missing {missing[:3]}, unknown {foreign[:3]}")
+    with torch.no_grad():
+        for name, tensor in wanted.items():
+            if tensor.shape != tensors[name].shape:
+                shapes = f"{tuple(tensors[name].shape)} instead of {tuple(tensor.shape)}"
+                raise ValueError(f"{path}: these weights are of another model: {name} is {shapes}")
+            put(tensor, tensors[name])
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], notes: dict[str, str] | None = None) -> None:
+    """Writes a safetensors file; a full disk is an OSError, as it is everywhere else."""
+    path.touch()
+    mode = path.stat().st_mode  # the library lets nobody but its user read what it writes
+    try:
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path, notes)
+    except SafetensorError as error:
+        raise OSError(f"{path}: this file cannot be written ({error})") from error
+    path.chmod(mode)
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Reads a safetensors file; a missing, truncated or foreign one is named."""
+    return read_noted(path)[0]
+
+
+def read_noted(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Reads a safetensors file with the notes that its writer left in it."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+    except FileNotFoundError as error:
+        raise ValueError(f"{path}: this file is missing from the model folder") from error
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"{path}: this is no complete safetensors file ({error}): copy the folder again") from error
+
+
+CONFIG, SCORES = "config.json", "scores.json"
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Reads a JSON object; a missing, truncated or foreign file is named."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ValueError(f"{path}: this file is missing from the model folder") from error
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{path}: this is no complete JSON file ({error})") from error
+    if not isinstance(value, dict):
+        raise ValueError(f"{path}: this must be a JSON object, got {type(value).__name__}")
+    return value
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Writes a JSON object for people and programs."""
+    path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def read_settings(path: Path) -> Settings:
+    """Reads the settings that a run or a model was made with."""
+    saved = read_json(path).get("settings")
+    if not isinstance(saved, dict):
+        raise ValueError(f"{path}: this must hold a table of settings, got {type(saved).__name__}")
+    try:
+        return settings(Settings, saved)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def settings_table(made: Settings) -> dict[str, Any]:
+    """Gives settings as tables in the form in which they are read."""
+
+    def flat(value: Any) -> Any:
+        if isinstance(value, dict) and value.keys() == {"name", "options"}:
+            return {"name": value["name"], **value["options"]}
+        return (
+            {key: "none" if item is None else flat(item) for key, item in value.items()}
+            if isinstance(value, dict)
+            else value
+        )
+
+    return flat(asdict(made))
+
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 MIB = 1 << 20
@@ -125,3 +244,22 @@ def _mark(tensors: Mapping[str, Tensor]) -> str:
     for tensor in tensors.values():
         mark.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
     return mark.hexdigest()
+
+
+DRAWS = {Tensor.uniform_, Tensor.normal_}
+
+
+class Undrawn(TorchFunctionMode):
+    """Leaves new parameters as memory happens to be: drawing them is most of the time that a model takes to open."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        named = kwargs or {}
+        if func in DRAWS or getattr(func, "__module__", None) == nn.init.__name__:
+            return args[0] if args else named["tensor"]
+        return func(*args, **named)

@@ -3,11 +3,9 @@
 # Commands stand in the help in the order in which they are brought in here.
 from regard.cli import train  # isort: skip
 from regard.cli import translate  # isort: skip
-from regard.cli import shortlist  # isort: skip
 from regard.cli import generate  # isort: skip
 from regard.cli import trace  # isort: skip
-from regard.cli import heads  # isort: skip
-from regard.cli import align  # isort: skip
+from regard.cli import analyse  # isort: skip
 from regard.cli import serve  # isort: skip
 from regard.cli import models  # isort: skip
 from regard.cli import studies  # isort: skip
@@ -23,19 +21,17 @@ from regard.cli import study_heads  # isort: skip
 from regard.cli import study_complexity  # isort: skip
 from regard.cli import study_extrapolate  # isort: skip
 from regard.cli import study_ablate  # isort: skip
-from regard.cli.app import app, main
+from regard.cli.options import app, main
 
 __all__ = [
-    "align",
+    "analyse",
     "app",
     "bench",
     "generate",
-    "heads",
     "main",
     "models",
     "qa",
     "serve",
-    "shortlist",
     "studies",
     "study_ablate",
     "study_complexity",

@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.app import Device, Json, app
+from regard.cli.options import Device, Json, app
 from regard.cli.study_page import Doc, Quick
-from regard.plot.page import check_page
 from regard.plot.terminal import escaped, print_json, print_tables, say
+from regard.study.page import check_page
 
 if TYPE_CHECKING:
-    from regard.plot.bench_page import Chapter
+    from regard.study.bench_page import Chapter
     from regard.study.suite_run import Outcome
     from regard.study.suites import Suite
 
@@ -38,7 +38,7 @@ def bench(
     check_page(doc)
     scripts = find_scripts()
     if list_:
-        from regard.plot.bench_list import suites_table
+        from regard.study.bench_list import suites_table
 
         return print_json(SUITES) if json_ else print_tables(suites_table(SUITES, scripts))
     folder = results or _usual_folder(scripts, quick)
@@ -47,7 +47,7 @@ def bench(
     )
     chapters = _chapters(folder, names if show else None, scripts)
     if doc is not None:
-        from regard.plot.bench_page import write_bench_page
+        from regard.study.bench_page import write_bench_page
 
         where = doc.name if doc.is_absolute() else doc.as_posix()
         write_bench_page(chapters, doc, f"regard bench --show --doc {where}{' (of a run with --quick)' * quick}")
@@ -129,7 +129,7 @@ def say_plainly(line: str) -> None:
 
 def _chapters(folder: Path, names: list[str] | None, scripts: Path | None) -> "list[Chapter]":
     """Reads what the folder has; a file that cannot be read is said, and left out."""
-    from regard.plot.bench_page import make_chapters
+    from regard.study.bench_page import make_chapters
     from regard.study.suite_results import read_results
 
     found, broken = read_results(folder)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.app import Device, Json, Precision, app
+from regard.cli.options import Device, Json, Precision, app
 from regard.plot.terminal import escaped, print_json, say
 
 if TYPE_CHECKING:
     from regard.config import DecodeSettings
-    from regard.decode.writer import Writer
+    from regard.pipeline.generator import Writer
 
 MODEL = "The folder of a run with a decoder, or the model folder inside it."
 OUT = "Save a trace of the text (.safetensors), or a page that shows it (.html)."
@@ -74,7 +74,7 @@ def perplexity(
     json_: Json = False,
 ) -> None:
     """How well a model foresees texts: −log p of a piece in nats, and its perplexity."""
-    from regard.text.documents import read_documents, read_running
+    from regard.data.formats import read_documents, read_running
 
     writer = _writer(model, precision, device)
     if writer.form == "documents":
@@ -92,8 +92,8 @@ def _writer(model: str, precision: str, device: str) -> "Writer":
     """Opens a model that writes."""
     if not model:
         raise ValueError("a model that writes must be named with --model: regard train --family decoder makes one")
-    from regard.decode.load import load
-    from regard.decode.writer import Writer
+    from regard.pipeline import load
+    from regard.pipeline.generator import Writer
 
     found = load(model, precision, device)
     if not isinstance(found, Writer):
@@ -119,7 +119,7 @@ def _show(prompt: str, pieces: Iterable[str], first: bool) -> None:
 
 
 def _written(writer: "Writer", prompt: str, settings: "DecodeSettings", sample: int) -> Written:
-    from regard.decode.generate import as_text
+    from regard.pipeline.generator import as_text
 
     before = writer.ids(prompt)
     said = list(writer.tokens(before, settings, sample))
@@ -140,7 +140,7 @@ def _keep(writer: "Writer", prompt: str, settings: "DecodeSettings", out: Path, 
     if out.suffix.lower() == FILE:
         seen.save(out)
     else:
-        from regard.serve.html import save_html
+        from regard.serve.serialize import save_html
 
         save_html(seen, out, Path(model).name)
     print(seen.output)

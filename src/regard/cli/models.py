@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli.app import Json, Reverse, app
+from regard.cli.options import Json, Reverse, app
 from regard.plot.terminal import escaped, print_json, print_markdown, print_tables, say
 
 
@@ -15,9 +15,8 @@ def models(
     json_: Json = False,
 ) -> None:
     """Lists the models that come with the package, or shows the card of one."""
+    from regard.zoo import catalogue, entry, named
     from regard.zoo.card import read_card
-    from regard.zoo.catalogue import catalogue, entry
-    from regard.zoo.find import named
 
     if name is not None:
         card = read_card(named(name))
@@ -27,7 +26,7 @@ def models(
         return print_json(found)
     if not found:
         return say("no models come with this copy of regard; regard train makes one")
-    from regard.plot.table import models_table
+    from regard.plot.terminal import models_table
 
     print_tables(models_table(found))
 
@@ -39,12 +38,12 @@ def info(
 ) -> None:
     """Shows what a model is: sizes, parts, words, scores."""
     from regard.checkpoint import describe
-    from regard.zoo.find import find_model
+    from regard.zoo import find_model
 
     found = describe(find_model(model))
     if json_:
         return print_json(found)
-    from regard.plot.table import info_table
+    from regard.plot.terminal import info_table
 
     print_tables(info_table(found))
 
@@ -64,7 +63,7 @@ def export(
     if out.exists() and not overwrite:
         raise ValueError(f"{out}: there is something here already: --overwrite replaces it")
     from regard.checkpoint import Form, copy_model, describe
-    from regard.zoo.find import find_model
+    from regard.zoo import find_model
 
     copy_model(find_model(model), out, Form(precision, shard_mib))
     if test:
@@ -83,10 +82,10 @@ def _keep_scores(out: Path, test: list[str], reverse: bool) -> None:
     """Scores a model as it lies on disk, and writes the result beside it."""
     from dataclasses import asdict
 
+    from regard.atomic import whole_file
     from regard.checkpoint import SCORES, read_json, write_json
     from regard.cli.translate import scored
-    from regard.decode.load import load
-    from regard.text.whole import whole_file
+    from regard.pipeline import load
 
     translator = load(out)
     result: dict[str, Any] = asdict(scored(translator, test, reverse, translator.settings))

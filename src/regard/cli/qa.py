@@ -6,17 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.app import Device, Json, Set, app
+from regard.cli.options import Device, Json, Set, app
 from regard.cli.studies import check_out, keep_figure
 from regard.plot.terminal import escaped, print_json, print_tables, say, with_bar
 
 if TYPE_CHECKING:
-    from regard.checkpoint.reading import QuestionReader
-    from regard.decode.answers import Answers
-    from regard.score.answers import AnswerScores
-    from regard.text.questions import Question
-    from regard.trace.answer import AnswerTrace
-    from regard.train.reading import ReadingSettings
+    from regard.qa.data import Question
+    from regard.qa.model import QuestionReader
+    from regard.qa.predict import Answers, AnswerScores
+    from regard.qa.train import ReadingSettings
+    from regard.qa.view import AnswerTrace
 
 qa = typer.Typer(help="Questions answered from a text by an encoder that reads spans.", no_args_is_help=True)
 app.add_typer(qa, name="qa")
@@ -46,8 +45,8 @@ def train(
     json_: Json = False,
 ) -> None:
     """Teaches a reader to find answers in a text, and keeps the one that is best on validation questions."""
-    from regard.checkpoint.reading import save_reader
-    from regard.train.reading import reading_settings
+    from regard.qa.model import save_reader
+    from regard.qa.train import reading_settings
 
     made = reading_settings(start, quick, set_ or ())
     taught, judged = _questions(data, valid, quick)
@@ -56,10 +55,10 @@ def train(
     _learn(reader, made, start, taught, judged, texts)
     rows = {"valid": _scored(reader, judged)}
     if test:
-        from regard.text.questions import read_questions
+        from regard.qa.data import read_questions
 
         rows["test"] = _scored(reader, read_questions(test))
-    from regard.study.record import plain
+    from regard.study.stats import plain
 
     save_reader(out, reader, {"start": start, **plain(rows)})
     say(f"reader saved in {escaped(str(out))}")
@@ -75,9 +74,9 @@ def examine(
     json_: Json = False,
 ) -> None:
     """Answers questions and scores the answers by their set's rules, beside ways that need no model."""
-    from regard.study.guesses import GUESSES
-    from regard.text.questions import read_questions
-    from regard.train.reading import ceiling, score_given
+    from regard.qa.data import read_questions
+    from regard.qa.predict import GUESSES
+    from regard.qa.train import ceiling, score_given
 
     questions = read_questions(data)
     rows: dict[str, Any] = {}
@@ -108,10 +107,10 @@ def ask(
         raise ValueError(f"a question must have words, got {question!r}")
     if out is None or out.suffix.lower() != FILE:
         check_out(out)
-    from regard.decode.answers import answer_questions
-    from regard.text.lines import read_lines
-    from regard.text.questions import make_question
-    from regard.trace.answer import trace_answer
+    from regard.data.files import read_lines
+    from regard.qa.data import make_question
+    from regard.qa.predict import answer_questions
+    from regard.qa.view import trace_answer
 
     asked = make_question("asked", question, "\n".join(read_lines(context)), [], context)
     reader = _loaded(model, device)
@@ -124,8 +123,7 @@ def ask(
 
 def _questions(data: list[str] | None, valid: list[str] | None, quick: bool) -> "tuple[list[Question], list[Question]]":
     """Reads what is to be learned from and what judges it, or makes both."""
-    from regard.text.facts import make_facts
-    from regard.text.questions import read_questions, split_questions
+    from regard.qa.data import make_facts, read_questions, split_questions
 
     if data:
         taught = read_questions(data)
@@ -136,7 +134,7 @@ def _questions(data: list[str] | None, valid: list[str] | None, quick: bool) -> 
 
 
 def _texts(pretrain: list[str] | None, start: str) -> list[str]:
-    from regard.text.lines import read_lines
+    from regard.data.files import read_lines
 
     if pretrain and start != "pretrained":
         raise ValueError(f"--pretrain goes with --start pretrained, got --start {start}: leave one out")
@@ -146,7 +144,7 @@ def _texts(pretrain: list[str] | None, start: str) -> list[str]:
 def _started(
     start: str, made: "ReadingSettings", taught: "list[Question]", texts: list[str], device: str
 ) -> "QuestionReader":
-    from regard.train.reader_start import start_reader
+    from regard.qa.train import start_reader
     from regard.train.run import choose_device
 
     where = choose_device(device)
@@ -165,8 +163,7 @@ def _learn(
     judged: "list[Question]",
     texts: list[str],
 ) -> None:
-    from regard.train.masking import learn_words
-    from regard.train.reading import learn_reading
+    from regard.qa.train import learn_reading, learn_words
 
     if start == "pretrained":
         contexts = list(dict.fromkeys(question.context for question in taught))
@@ -182,15 +179,15 @@ def _tell_lessons(lessons: Iterable[Any], n: int, what: str, score: str) -> None
 
 
 def _scored(reader: "QuestionReader", questions: "list[Question]") -> "AnswerScores":
-    from regard.decode.answers import answer_questions
-    from regard.train.reading import score_given
+    from regard.qa.predict import answer_questions
+    from regard.qa.train import score_given
 
     answers = with_bar(answer_questions(reader, questions), len(questions), "answering")
     return score_given([each.found[0].text for each in answers], questions)
 
 
 def _loaded(folder: Path, device: str) -> "QuestionReader":
-    from regard.checkpoint.reading import load_reader
+    from regard.qa.model import load_reader
     from regard.train.run import choose_device
 
     where = choose_device(device)
@@ -202,7 +199,7 @@ def _loaded(folder: Path, device: str) -> "QuestionReader":
 def _show(rows: "dict[str, AnswerScores]", title: str, json_: bool) -> None:
     if json_:
         return print_json(rows)
-    from regard.plot.answers_table import scores_table
+    from regard.qa.view import scores_table
 
     print_tables(scores_table(rows, title))
 
@@ -221,8 +218,7 @@ def _keep(seen: "AnswerTrace", out: Path, head: str | None) -> None:
     if out.suffix.lower() == FILE:
         seen.trace.save(out)
         return say(f"[dim]trace saved as[/] {escaped(str(out))}")
-    from regard.plot.answer import draw_answer
-    from regard.trace.answer import around, look_between
+    from regard.qa.view import around, draw_answer, look_between
 
     between = look_between(seen, *_heads(head))
     near = around(seen.answer, len(seen.context), AROUND)
@@ -236,7 +232,7 @@ def _keep(seen: "AnswerTrace", out: Path, head: str | None) -> None:
 
 def _tell(question: "Question", answers: "Answers", seen: "AnswerTrace", head: str | None, json_: bool) -> None:
     """Prints the answer in its text, the likeliest others, and what the question's words looked at."""
-    from regard.trace.answer import look_between
+    from regard.qa.view import look_between
 
     between, checks = look_between(seen, *_heads(head)), seen.trace.check()
     words = [word.text for word in seen.question], [word.text for word in seen.context]
@@ -244,8 +240,8 @@ def _tell(question: "Question", answers: "Answers", seen: "AnswerTrace", head: s
         named = {"question": words[0], "context": words[1], "heads": between.heads, "to_context": between.to_context}
         errors = {"weights": checks.weights, "score": seen.apart}
         return print_json({"answers": answers.found, "nowhere": answers.nowhere, "looked": named, "checks": errors})
-    from regard.plot.answers_table import answers_table, marked
-    from regard.plot.looked_at_table import looked_at_table
+    from regard.plot.terminal import looked_at_table
+    from regard.qa.view import answers_table, marked
 
     best = answers.found[0]
     print(marked(question.context, best.start, best.stop), end="\n\n")

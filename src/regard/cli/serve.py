@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.app import Device, Precision, app
+from regard.cli.options import Device, Precision, app
 from regard.plot.terminal import escaped, say
 
 MODELS = "A run's folder or a model folder, besides the bundled models. May be repeated."
@@ -39,14 +39,12 @@ def serve(
         import uvicorn  # noqa: F401
     except ImportError as error:
         raise ValueError("serving needs FastAPI and uvicorn: pip install 'regard[serve]'") from error
-    from regard.decode.load import choose_device
+    from regard.pipeline import choose_device
     from regard.serve.app import make_app
-    from regard.serve.library import check_folders
-    from regard.serve.run import LOOPBACK, address, open_port
-    from regard.serve.run import serve as run
-    from regard.serve.settings import ServeSettings
-    from regard.serve.shelf import Shelf
-    from regard.serve.studying import check_studies
+    from regard.serve.models import Shelf, check_folders
+    from regard.serve.routes_site import check_studies
+    from regard.serve.server import LOOPBACK, ServeSettings, address, open_port
+    from regard.serve.server import serve as run
 
     choose_device(device, precision)
     shelf = Shelf(model or (), precision, device)

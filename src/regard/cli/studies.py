@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.app import Json, Out, Seed, app
+from regard.cli.options import Json, Out, Seed, app
 from regard.plot.terminal import escaped, print_json, print_tables, say, with_bar
 
 if TYPE_CHECKING:
@@ -27,12 +27,12 @@ def regression(
 
     result = run_regression(n_train=points, noise=noise, steps=steps, seed=seed)
     if out is not None:
-        from regard.plot.regression import draw_regression
+        from regard.study.regression import draw_regression
 
         keep_figure(draw_regression(result), out)
     if json_:
         return print_json(result)
-    from regard.plot.table import regression_table
+    from regard.study.regression import regression_table
 
     print_tables(regression_table(result))
 
@@ -52,12 +52,12 @@ def scores(
 
     study = run_scores(queries.split(), keys.split(), width, seed)
     if out is not None:
-        from regard.plot.scores import draw_scores
+        from regard.study.scores import draw_scores
 
         keep_figure(draw_scores(study), out)
     if json_:
         return print_json(study)
-    from regard.plot.table import scores_table, variances_table
+    from regard.study.scores import scores_table, variances_table
 
     print_tables(scores_table(study), variances_table(study))
 
@@ -82,12 +82,12 @@ def positions(
         choose(POSITION, name, "position")
     reports = list(with_bar(run_positions(chosen, length, width, base), len(chosen), "measuring"))
     if out is not None:
-        from regard.plot.positions import draw_positions
+        from regard.study.positions import draw_positions
 
         keep_figure(draw_positions(reports), out)
     if json_:
         return print_json({"length": length, "width": width, "base": base, "schemes": reports})
-    from regard.plot.table import facts_table, positions_table
+    from regard.study.positions import facts_table, positions_table
 
     facts = [facts_table(report) for report in reports] if len(reports) <= 3 else []
     print_tables(positions_table(reports, length, width), *facts)
@@ -101,13 +101,13 @@ def check_out(out: Path | None) -> None:
 
     if find_spec("matplotlib") is None:
         raise ValueError("figures need matplotlib, which is not installed: pip install 'regard[plot]'")
-    from regard.plot.figure import check_ending
+    from regard.plot.style import check_ending
 
     check_ending(out)
 
 
 def keep_figure(figure: "Figure", out: Path) -> None:
-    from regard.plot.figure import save_figure
+    from regard.plot.style import save_figure
 
     save_figure(figure, out)
     say(f"[dim]figure saved as[/] {escaped(str(out))}")

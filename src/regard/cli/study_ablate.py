@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.app import Device, Json, Out, study
+from regard.cli.options import Device, Json, Out, study
 from regard.cli.study_page import Doc, Quick, check_places, keep
-from regard.plot.page import Page
 from regard.plot.terminal import escaped, print_json, print_tables, say, with_bar
+from regard.study.page import Page
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from regard.study.variants import Plan
+    from regard.study.ablation_runs import Plan
 
 
 @study.command()
@@ -34,8 +34,8 @@ def ablate(
     doc: Doc = None,
 ) -> None:
     """Same data, same budget, one part exchanged: quality, speed and size of each variant, with seeds and spread."""
-    from regard.study.ablate import kept_rows, read_rows, sum_up
-    from regard.study.crew import at_once
+    from regard.study.ablation import kept_rows, read_rows, sum_up
+    from regard.study.parallel import at_once
     from regard.train.run import choose_device
 
     check_places(out, doc)
@@ -51,19 +51,19 @@ def ablate(
     result = sum_up(plan, rows)
 
     def draw() -> "Figure":
-        from regard.plot.ablate import draw_ablation
+        from regard.study.ablation import draw_ablation
 
         return draw_ablation(result)
 
     def page() -> Page:
-        from regard.plot.ablate_page import ablation_page
+        from regard.study.ablate_page import ablation_page
 
         return ablation_page(result, plan, _command(file, kind, beside), about)
 
     keep(draw, page, out, doc)
     if json_:
         return print_json(result)
-    from regard.plot.ablate_table import ablate_table, failures
+    from regard.study.ablation import ablate_table, failures
 
     print_tables(ablate_table(result))
     for failure in failures(result):
@@ -72,7 +72,7 @@ def ablate(
 
 def _run(plan: "Plan", place: Path, beside: int, only: list[str]) -> None:
     """Runs what is missing, and tells of each run as it ends."""
-    from regard.study.ablate import make_jobs, run_ablation
+    from regard.study.ablation import make_jobs, run_ablation
 
     total = len(make_jobs(plan, place, beside, only))
     say(f"[dim]{total} runs, {beside} at a time, results in[/] {escaped(str(place))}")
@@ -89,9 +89,8 @@ def _plan(
     file: Path | None, corpora: Path | None, folder: Path | None, quick: bool, seed: int, device: str
 ) -> "tuple[Plan, Path, str]":
     """Reads what is to be compared; gives it, the study's folder, and what the text is."""
-    from regard.study.ablate import with_device
-    from regard.study.reversal import ABOUT, PLAN, write_reversals
-    from regard.study.variants import read_plan
+    from regard.study.ablation import with_device
+    from regard.study.ablation_runs import ABOUT, PLAN, read_plan, write_reversals
 
     if quick == (file is not None):
         raise ValueError("name a file of variants, such as recipes/study/ablation.toml, or say --quick, not both")

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from regard.cli.app import Device, Json, Out, Seed, study
+from regard.cli.options import Device, Json, Out, Seed, study
 from regard.cli.study_page import Doc, Quick, check_places, keep
-from regard.plot.page import Page
 from regard.plot.terminal import print_json, print_tables, say
+from regard.study.page import Page
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,12 +27,12 @@ def complexity(
     result = _measured(quick, seed, device)
 
     def draw() -> "Figure":
-        from regard.plot.complexity import draw_complexity
+        from regard.study.complexity import draw_complexity
 
         return draw_complexity(result)
 
     def page() -> Page:
-        from regard.plot.complexity_page import complexity_page
+        from regard.study.complexity_page import complexity_page
 
         command = f"regard study complexity{' --quick' * quick} --device {result.device} --seed {seed}"
         return complexity_page(result, command)
@@ -40,7 +40,7 @@ def complexity(
     keep(draw, page, out, doc)
     if json_:
         return print_json(result)
-    from regard.plot.complexity_table import complexity_tables
+    from regard.study.complexity import complexity_tables
 
     print_tables(*complexity_tables(result))
 

@@ -2,14 +2,14 @@
 
 from typing import TYPE_CHECKING
 
-from regard.cli.app import Device, Json, Out, Seed, study
+from regard.cli.options import Device, Json, Out, Seed, study
 from regard.cli.task_run import Doc, Quick, Seeds, Show, Ways, Wishes, hand_over, learn_task
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from regard.plot.page import Page
-    from regard.study.task_study import TaskStudy
+    from regard.study.page import Page
+    from regard.study.task_report import TaskStudy
 
 
 @study.command()
@@ -26,8 +26,7 @@ def dialogue(
     """Who said what, and when: dialogues whose transcript has neither names nor order."""
     wishes = Wishes(json_, out, doc)
     wishes.check()
-    from regard.study.dialogue import FULL, QUICK, SHOWN, WAYS
-    from regard.study.talks import talks_task
+    from regard.study.dialogue import FULL, QUICK, SHOWN, WAYS, talks_task
 
     n = seeds if seeds is not None else 2 if quick else 3
     settings = QUICK if quick else FULL
@@ -36,12 +35,12 @@ def dialogue(
 
 
 def _draw(found: "TaskStudy") -> "Figure":
-    from regard.plot.talks import draw_talks
+    from regard.study.dialogue import draw_talks
 
     return draw_talks(found)
 
 
 def _tell(found: "TaskStudy", command: str) -> "Page":
-    from regard.plot.talks_page import talks_page
+    from regard.study.talks_page import talks_page
 
     return talks_page(found, command)

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.app import Device, Json, Out, Seed, study
+from regard.cli.options import Device, Json, Out, Seed, study
 from regard.cli.study_page import Doc, Quick, check_places, keep
-from regard.plot.page import Page
 from regard.plot.terminal import print_json, print_tables, with_bar
+from regard.study.page import Page
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,12 +39,12 @@ def extrapolate(
     assert isinstance(result, ExtrapolateStudy), "the study ends with its result"
 
     def draw() -> "Figure":
-        from regard.plot.extrapolate import draw_extrapolate
+        from regard.study.extrapolate import draw_extrapolate
 
         return draw_extrapolate(result)
 
     def page() -> Page:
-        from regard.plot.extrapolate_page import extrapolate_page
+        from regard.study.extrapolate_page import extrapolate_page
 
         made = f"--task {task} --length {length} --steps {settings.steps} --seeds {settings.n_seeds} --seed {seed}"
         words = ["regard study extrapolate", *(names or []), made, f"--device {chosen.type}"]
@@ -53,6 +53,6 @@ def extrapolate(
     keep(draw, page, out, doc)
     if json_:
         return print_json(result)
-    from regard.plot.extrapolate_table import extrapolate_table
+    from regard.study.extrapolate import extrapolate_table
 
     print_tables(extrapolate_table(result))

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.app import Device, Json, Out, Seed, study
+from regard.cli.options import Device, Json, Out, Seed, study
 from regard.cli.study_page import Doc, Quick, check_places
 from regard.cli.study_text import Data, Model, Sentences, hand_over, read_text, say_unread, short_name
 from regard.plot.terminal import with_bar
@@ -30,7 +30,7 @@ def prune_heads(
     """How many heads does a model need? BLEU and loss while heads are taken out, in three orders."""
     check_places(out, doc)
     from regard.study.pruning import PruneSettings, run_pruning
-    from regard.study.signature import signature
+    from regard.study.stats import signature
 
     wanted = min(sentences, QUICK_SENTENCES) if quick else sentences
     translator, pairs, place = read_text(model, data, wanted, device)
@@ -41,11 +41,11 @@ def prune_heads(
     say_unread(found.n_unread)
 
     def draw():
-        from regard.plot.pruning import draw_pruning
+        from regard.study.pruning import draw_pruning
 
         return draw_pruning(found)
 
-    from regard.plot.pruning_page import pruning_page
+    from regard.study.pruning_page import pruning_page
 
     signed = signature(place, seed=seed, model=found.model, pairs=found.n_pairs, decoding="greedy")
     hand_over(found, draw, lambda: pruning_page(found), signed, (out, doc), json_)

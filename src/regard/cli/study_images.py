@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.app import Device, Json, Out, Seed, study
+from regard.cli.options import Device, Json, Out, Seed, study
 from regard.cli.task_run import Doc, Quick, Seeds, Show, Ways, Wishes, hand_over, learn_task
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from regard.plot.page import Page
-    from regard.study.task_study import TaskStudy
+    from regard.study.page import Page
+    from regard.study.task_report import TaskStudy
 
 
 @study.command()
@@ -29,8 +29,7 @@ def images(
     """Handwritten digits as patches: must a classifier know where each patch lies?"""
     wishes = Wishes(json_, out, doc)
     wishes.check()
-    from regard.study.digits import digits_task
-    from regard.study.images import FULL, QUICK, SHOWN, SIDE, WAYS
+    from regard.study.images import FULL, QUICK, SHOWN, SIDE, WAYS, digits_task
 
     task = digits_task(SIDE if patch is None else patch)
     n = seeds if seeds is not None else 2 if quick else 3
@@ -39,12 +38,12 @@ def images(
 
 
 def _draw(found: "TaskStudy") -> "Figure":
-    from regard.plot.digits import draw_digits
+    from regard.study.images import draw_digits
 
     return draw_digits(found)
 
 
 def _tell(found: "TaskStudy", command: str) -> "Page":
-    from regard.plot.digits_page import digits_page
+    from regard.study.digits_page import digits_page
 
     return digits_page(found, command)

@@ -1,6 +1,6 @@
 """The command that splits the stream into means, and scores into pairs of them: study mean-split."""
 
-from regard.cli.app import Device, Json, Out, Seed, study
+from regard.cli.options import Device, Json, Out, Seed, study
 from regard.cli.study_page import Doc, Quick, check_places
 from regard.cli.study_text import Data, Model, Sentences, hand_over, read_text, say_unread, short_name
 from regard.plot.terminal import with_bar
@@ -22,8 +22,8 @@ def mean_split(
 ) -> None:
     """What the stream is made of at each layer, mean, position, context, word, rest, and which pairs make scores."""
     check_places(out, doc)
-    from regard.study.signature import signature
-    from regard.study.split_scores import run_mean_split
+    from regard.study.mean_split import run_mean_split
+    from regard.study.stats import signature
 
     wanted = min(sentences, QUICK_SENTENCES) if quick else sentences
     translator, pairs, place = read_text(model, data, wanted, device)
@@ -31,11 +31,11 @@ def mean_split(
     say_unread(found.n_unread)
 
     def draw():
-        from regard.plot.mean_split import draw_mean_split
+        from regard.study.mean_split import draw_mean_split
 
         return draw_mean_split(found)
 
-    from regard.plot.mean_split_page import mean_split_page
+    from regard.study.mean_split_page import mean_split_page
 
     signed = signature(place, seed=seed, model=found.model, pairs=found.n_pairs)
     hand_over(found, draw, lambda: mean_split_page(found), signed, (out, doc), json_)

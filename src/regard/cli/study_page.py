@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from regard.cli.studies import check_out, keep_figure
-from regard.plot.page import Page, check_page, write_page
 from regard.plot.terminal import escaped, say
+from regard.study.page import Page, check_page, write_page
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.app import Device, Json, Out, Seed, study
+from regard.cli.options import Device, Json, Out, Seed, study
 from regard.cli.study_page import Doc, Quick, check_places
 from regard.cli.study_text import Data, Model, Sentences, hand_over, read_text, say_unread, short_name
 from regard.plot.terminal import with_bar
@@ -29,8 +29,8 @@ def position_probe(
 ) -> None:
     """Is position lost in the upper layers? A linear probe reads it at each, with and without residuals."""
     check_places(out, doc)
-    from regard.study.position_probe import ProbeSettings, run_position_probe
-    from regard.study.signature import signature
+    from regard.study.probe import ProbeSettings, run_position_probe
+    from regard.study.stats import signature
 
     translator, pairs, place = read_text(model, data, sentences, device)
     settings = ProbeSettings(seed=seed)
@@ -40,11 +40,11 @@ def position_probe(
     say_unread(found.n_unread)
 
     def draw():
-        from regard.plot.position_probe import draw_position_probe
+        from regard.study.probe import draw_position_probe
 
         return draw_position_probe(found)
 
-    from regard.plot.probe_page import probe_page
+    from regard.study.probe_page import probe_page
 
     signed = signature(place, seed=seed, model=found.model, pairs=found.n_pairs)
     hand_over(found, draw, lambda: probe_page(found), signed, (out, doc), json_)

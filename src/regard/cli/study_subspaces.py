@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from regard.cli.app import Device, Json, Out, Seed, study
+from regard.cli.options import Device, Json, Out, Seed, study
 from regard.cli.study_page import Doc, Quick, check_places
 from regard.cli.study_text import Data, Model, Sentences, hand_over, read_text, say_unread, short_name
 from regard.plot.terminal import with_bar
@@ -29,7 +29,7 @@ def subspaces(
 ) -> None:
     """Do words and positions live in nearly orthogonal subspaces, and which features carry position?"""
     check_places(out, doc)
-    from regard.study.signature import signature
+    from regard.study.stats import signature
     from regard.study.subspaces import SubspaceSettings, run_subspaces
 
     translator, pairs, place = read_text(model, data, sentences, device)
@@ -40,11 +40,11 @@ def subspaces(
     say_unread(found.n_unread)
 
     def draw():
-        from regard.plot.subspaces import draw_subspaces
+        from regard.study.subspaces import draw_subspaces
 
         return draw_subspaces(found)
 
-    from regard.plot.subspaces_page import subspaces_page
+    from regard.study.subspaces_page import subspaces_page
 
     signed = signature(place, seed=seed, model=found.model, pairs=found.n_pairs)
     hand_over(found, draw, lambda: subspaces_page(found), signed, (out, doc), json_)

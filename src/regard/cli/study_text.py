@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.cli.study_page import keep
-from regard.plot.page import Page
 from regard.plot.terminal import print_json, print_tables, say
+from regard.study.page import Page
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,15 +26,15 @@ def read_text(
     model: str, data: list[str] | None, sentences: int, device: str
 ) -> tuple[Any, list[tuple[str, str]], str]:
     """Opens a model and a text; gives both, and the device that was chosen."""
-    from regard.cli.parallel import read_with
-    from regard.study.bundled import bundled_pairs
+    from regard.cli.analyse import read_with
+    from regard.study.inputs import bundled_pairs
     from regard.train.run import choose_device
 
     place = choose_device(device).type
     if data:
         _, translator, pairs = read_with(model, data, place, most=sentences)
         return translator, pairs, place
-    from regard.decode.load import load
+    from regard.pipeline import load
 
     translator = load(model, device=place)
     return translator, bundled_pairs(translator.src_lang, translator.tgt_lang)[:sentences], place
@@ -55,7 +55,7 @@ def hand_over(
     json_: bool,
 ) -> None:
     """Saves the figure and the page where they are wanted, and prints tables or JSON."""
-    from regard.study.record import plain
+    from regard.study.stats import plain
 
     page = replace(tell(), command=command_line(sys.argv), signature=signature)
     keep(draw, lambda: page, *places)

@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.cli.app import Device, Json, Out, Seed, study
+from regard.cli.options import Device, Json, Out, Seed, study
 from regard.cli.task_run import Doc, Quick, Seeds, Show, Ways, Wishes, hand_over, learn_task
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from regard.plot.page import Page
-    from regard.study.task_study import TaskStudy
+    from regard.study.page import Page
+    from regard.study.task_report import TaskStudy
 
 
 @study.command()
@@ -29,8 +29,7 @@ def video(
     """Short clips of a moving shape as patches: which places tell its direction?"""
     wishes = Wishes(json_, out, doc)
     wishes.check()
-    from regard.study.clips import clips_task
-    from regard.study.video import FULL, QUICK, SHOWN, WAYS
+    from regard.study.video import FULL, QUICK, SHOWN, WAYS, clips_task
 
     n = seeds if seeds is not None else 2 if quick else 3
     settings = QUICK if quick else FULL
@@ -39,12 +38,12 @@ def video(
 
 
 def _draw(found: "TaskStudy") -> "Figure":
-    from regard.plot.clips import draw_clips
+    from regard.study.video import draw_clips
 
     return draw_clips(found)
 
 
 def _tell(found: "TaskStudy", command: str) -> "Page":
-    from regard.plot.clips_page import clips_page
+    from regard.study.clips_page import clips_page
 
     return clips_page(found, command)

@@ -15,9 +15,9 @@ from regard.plot.terminal import escaped, print_json, print_tables, say, with_ba
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from regard.plot.page import Page
+    from regard.study.page import Page
     from regard.study.task import Task
-    from regard.study.task_study import TaskStudy
+    from regard.study.task_report import TaskStudy
     from regard.study.trials import TaskSettings
 
 _WAYS = "Position schemes, each by itself or with its axes, as in grid_2d:row,column; by default the study's own."
@@ -39,7 +39,7 @@ class Wishes:
 
     def check(self) -> None:
         """Refuses files that could not be written before anything is computed."""
-        from regard.plot.page import check_page
+        from regard.study.page import check_page
 
         check_out(self.out)
         check_page(self.doc)
@@ -57,10 +57,10 @@ def learn_task(
     task: "Task", ways: Sequence[str], settings: "TaskSettings", seeds: range, device: str, show: Sequence[int]
 ) -> "TaskStudy":
     """Learns a task in every way with every seed, as many at once as the machine can, under a bar."""
-    from regard.study.crew import at_once
-    from regard.study.task_study import conclude
-    from regard.study.told import read_told
-    from regard.study.trial_jobs import run_beside
+    from regard.study.parallel import at_once
+    from regard.study.task import read_told
+    from regard.study.task_report import conclude
+    from regard.study.trials import run_beside
     from regard.train.run import choose_device
 
     if not seeds:
@@ -78,12 +78,12 @@ def hand_over(study: "TaskStudy", wishes: Wishes, show: Show) -> None:
     if wishes.out is not None:
         keep_figure(show.draw(study), wishes.out)
     if wishes.doc is not None:
-        from regard.plot.page import write_page
+        from regard.study.page import write_page
 
         write_page(show.tell(study, shlex.join(["regard", *sys.argv[1:]])), show.draw(study), wishes.doc)
         say(f"[dim]page saved as[/] {escaped(str(wishes.doc))}")
     if wishes.json:
         return print_json(study)
-    from regard.plot.task_table import task_table
+    from regard.study.task_report import task_table
 
     print_tables(task_table(study))

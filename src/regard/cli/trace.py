@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from regard.cli.app import Device, From, Json, Precision, SetDecode, To, app
+from regard.cli.options import Device, From, Json, Precision, SetDecode, To, app
 from regard.cli.translate import BEAM, MODEL, check_languages, decoding, picked
 from regard.plot.terminal import escaped, print_json, print_tables, say
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from regard.trace import Trace
-    from regard.trace.choice import Choice
+    from regard.trace.summary import Choice
 
 FEW = 60  # pieces of a text that are traced unless --set max_extra says otherwise
 FILE = ".safetensors"
@@ -44,8 +44,8 @@ def trace(
     _check_asked(out, figure, head, terms)
     place = None if head is None else _place(head)
     folder, _ = (model, []) if model is not None else picked(src, tgt, iter([text]))
-    from regard.decode.load import load
-    from regard.decode.writer import Writer
+    from regard.pipeline import load
+    from regard.pipeline.generator import Writer
 
     translator = load(folder, precision, device)
     check_languages(translator, src, tgt)
@@ -78,9 +78,9 @@ def _writing(default: Any, beam: int | None, set_: list[str] | None) -> Any:
 
 def _aligning(seen: "Trace", folder: str | Path) -> "Choice":
     """Gives the heads that align best, where they are kept beside the model, or all."""
-    from regard.trace.choice import ALL_HEADS
-    from regard.trace.kept import kept_choice
-    from regard.zoo.find import find_model
+    from regard.align.heads import kept_choice
+    from regard.trace.summary import ALL_HEADS
+    from regard.zoo import find_model
 
     if not seen.cross:
         return ALL_HEADS
@@ -131,8 +131,8 @@ def _keep(
         seen.save(out)
         return say(f"[dim]trace saved as[/] {escaped(str(out))}")
     if out.suffix.lower() == VIEW:
-        from regard.serve.html import save_html
-        from regard.trace.choice import ALL_HEADS
+        from regard.serve.serialize import save_html
+        from regard.trace.summary import ALL_HEADS
 
         save_html(seen, out, model, aligning=None if choice == ALL_HEADS else choice)
         return say(f"[dim]page saved as[/] {escaped(str(out))}")
@@ -153,7 +153,7 @@ def _drawn(seen: "Trace", figure: str, place: tuple[str, int, int] | None, terms
 
 def _show_head(seen: "Trace", place: tuple[str, int, int], terms: bool, json_: bool) -> None:
     """Prints one head as numbers."""
-    from regard.plot.head_numbers import numbers_table, terms_tables
+    from regard.plot.terminal import numbers_table, terms_tables
     from regard.plot.traces import sides
 
     kind, layer, head = place
@@ -176,9 +176,7 @@ def _show_all(seen: "Trace", json_: bool, choice: "Choice") -> None:
     summary = summarise(seen, choice)
     if json_:
         return print_json(summary)
-    from regard.plot.looked_at_table import looked_at_table
-    from regard.plot.spread_table import spread_table
-    from regard.plot.steps_table import steps_table
+    from regard.plot.terminal import looked_at_table, spread_table, steps_table
 
     looked = looked_at(seen, choice)
     source, output = [word.text for word in looked.source], [word.text for word in looked.output]

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.cli.app import From, Set, To, app
+from regard.cli.options import From, Set, To, app
 from regard.plot.terminal import escaped, say
 
 
@@ -38,7 +38,7 @@ def train(
     made = start_run(out, sources, Said(preset, family, config, tuple(set_ or ()), init, corpora), resume, overwrite)
     from regard.train.distributed import place_in_team
     from regard.train.loop import RunStoppedError
-    from regard.train.train import train as run_training
+    from regard.train.trainer import train as run_training
 
     speak = say if place_in_team().leads else _keep_quiet
     try:
@@ -59,7 +59,7 @@ def average(
     shares: Annotated[list[float] | None, typer.Option(help="Of each of several models; 1 in all.")] = None,
 ) -> None:
     """Makes a model that is the mean of a run's last checkpoints, or of several models that grew from one another."""
-    from regard.train.average import average_models, average_run
+    from regard.train.state import average_models, average_run
 
     if len(runs) == 1:
         n = average_run(runs[0], out, last)
@@ -74,8 +74,8 @@ def _drawing(out: Path) -> Any:
 
     if find_spec("matplotlib") is None:
         return lambda progress: None
-    from regard.plot.figure import save_figure
-    from regard.plot.training import draw_training
+    from regard.plot.style import save_figure
+    from regard.plot.traces import draw_training
 
     return lambda progress: save_figure(draw_training(progress), out / "training.png")
 

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from regard.batch import Batch, Source
 from regard.mask import Mask, causal
-from regard.model.cache import KeysValues
-from regard.model.embedding import Embedding, Output
-from regard.model.encoder import Encoder
+from regard.model.layers import Embedding, Output
+from regard.model.multihead import KeysValues
 from regard.model.seq2seq import Seq2Seq, State
+from regard.model.transformer import Encoder
 
 
 @dataclass(frozen=True, eq=False)

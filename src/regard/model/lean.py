@@ -9,12 +9,11 @@ from torch import Tensor, nn
 
 from regard.batch import Batch, Source
 from regard.mask import Mask
-from regard.model.codes import Codes
-from regard.model.decoder import DecoderLayer
-from regard.model.embedding import Output
-from regard.model.packed import PACKED, replace_linears
+from regard.model.layers import Output
+from regard.model.quantize import PACKED, replace_linears
 from regard.model.seq2seq import Seq2Seq, State
-from regard.model.transformer import Transformer
+from regard.model.transformer import DecoderLayer, Transformer
+from regard.position.contract import Codes
 
 GROWTH = 32  # places by which the memory of written tokens grows
 

@@ -1,15 +1,45 @@
-"""Multi-head attention: the layer that joins projections, positions and an attention."""
+"""Multi-head attention with its key-value cache."""
 
+from dataclasses import dataclass
+
+import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention import Attention
 from regard.mask import Mask
-from regard.model.cache import KeysValues
-from regard.model.heads import merge_heads, split_heads
-from regard.model.linear import Linear, joint
+from regard.model.layers import Linear, joint
 from regard.position import ByOffset, Position
+
+
+def split_heads(x: Float[Tensor, "B T D"], n_heads: int) -> Float[Tensor, "B H T E"]:
+    """Cuts each token's features into `n_heads` equal parts."""
+    return x.unflatten(-1, (n_heads, -1)).transpose(1, 2)
+
+
+def merge_heads(x: Float[Tensor, "B H T E"]) -> Float[Tensor, "B T D"]:
+    """Sets the heads' features side by side again."""
+    return x.transpose(1, 2).flatten(2)
+
+
+@dataclass(frozen=True, eq=False)
+class KeysValues:
+    """Projected keys and values of some tokens, with their positions; attention looks at these."""
+
+    k: Float[Tensor, "B H K E"]
+    v: Float[Tensor, "B H K E"]
+    positions: Int[Tensor, "#B K *axes"]
+
+    def append(self, later: "KeysValues") -> "KeysValues":
+        """Sets later tokens behind these."""
+        k, v = torch.cat([self.k, later.k], dim=2), torch.cat([self.v, later.v], dim=2)
+        return KeysValues(k, v, torch.cat([self.positions, later.positions], dim=1))
+
+    def rows(self, index: Int[Tensor, " R"]) -> "KeysValues":
+        """Takes some rows, in any order."""
+        shared = self.positions.shape[0] == 1
+        return KeysValues(self.k[index], self.v[index], self.positions if shared else self.positions[index])
 
 
 class MultiHeadAttention(nn.Module):

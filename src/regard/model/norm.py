@@ -1,4 +1,4 @@
-"""Normalisation, exchangeable: over the features of a token, or over the tokens of a batch."""
+"""Normalisations and the residual around a sub-layer."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from regard.model.dropout import Dropout
+from regard.model.layers import Dropout
 
 
 class Joining(nn.Module):
@@ -45,7 +45,7 @@ class LayerNorm(nn.LayerNorm, Joining):
         return x.is_cuda and x.dtype.itemsize <= 4 and x.numel() > 0
 
     def _fused(self, x: Tensor, update: Tensor | None, rate: float) -> Tensor:
-        from regard.kernel.add_norm import add_norm  # only on a GPU is Triton installed
+        from regard.kernels.norm import add_norm  # only on a GPU is Triton installed
 
         return add_norm(x, update, self.weight, self.bias, self.eps, rate)
 
@@ -91,3 +91,30 @@ class BatchNorm(Joining):
 
 
 NORM: dict[str, Callable[[int], Joining]] = {"layer": LayerNorm, "rms": RMSNorm, "batch": BatchNorm}
+
+
+class Residual(nn.Module):
+    """`norm(x + dropout(f(x)))`, or with the norm before the sub-layer `x + dropout(f(norm(x)))` (arXiv:2002.04745)."""
+
+    def __init__(self, norm: Joining, norm_first: bool, dropout: float):
+        super().__init__()
+        self.norm = norm
+        self.norm_first = norm_first
+        self.dropout = Dropout(dropout)
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T D"],
+        sublayer: Callable[[Float[Tensor, "B T D"]], Float[Tensor, "B T D"]],
+        real: Bool[Tensor, "B T"] | None,
+    ) -> Float[Tensor, "B T D"]:
+        if self.norm_first:
+            return self._sum(x, sublayer(self.norm(x, real)))
+        return self.norm.join(x, sublayer(x), self.dropout, real)
+
+    def _sum(self, x: Tensor, update: Tensor) -> Tensor:
+        if not (update.is_cuda and self.training and update.dtype.itemsize <= 4):
+            return x + self.dropout(update)
+        from regard.kernels.norm import add_dropout  # only there is Triton installed
+
+        return add_dropout(x, update, self.dropout.rate)

@@ -1,7 +1,6 @@
 """The view inside a notebook, and the names that people know from other tools."""
 
-from regard.notebook.heatmaps import show_heatmaps
-from regard.notebook.shown import Shown, show_trace
-from regard.notebook.views import head_view, model_view
+from regard.notebook.bertviz import head_view, model_view
+from regard.notebook.display import Shown, show_heatmaps, show_trace
 
 __all__ = ["Shown", "head_view", "model_view", "show_heatmaps", "show_trace"]

@@ -1,15 +1,29 @@
-"""What commands print: sentences, tables, JSON, and bars while one waits."""
+"""What commands print: messages, progress, tables of traces and heads."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from math import exp
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+from jaxtyping import Float
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
+from rich.text import Text
+from torch import Tensor
+
+from regard.plot.canvas import readable, shorten
+from regard.score import Scores
+from regard.trace.decompose import Terms
+from regard.trace.head_report import Head, HeadReport
+from regard.trace.summary import Spread
+from regard.trace.trace import Step
+from regard.zoo import Entry
 
 T = TypeVar("T")
 
@@ -22,7 +36,7 @@ def with_bar(items: Iterable[T], total: int | None, what: str) -> Iterable[T]:
 
 def as_json(result: Any) -> str:
     """Gives a result as one line of JSON."""
-    from regard.study.record import plain
+    from regard.study.stats import plain
 
     return json.dumps(plain(result), ensure_ascii=False)
 
@@ -53,7 +67,7 @@ def writing(output: Path | None) -> Iterator[Callable[[str], None]]:
     if output is None:
         yield print
         return
-    from regard.text.whole import whole_file
+    from regard.atomic import whole_file
 
     with whole_file(output) as draft, draft.open("w", encoding="utf-8") as file:
         yield lambda line: print(line, file=file)
@@ -67,3 +81,194 @@ def say(message: str) -> None:
 def escaped(text: str) -> str:
     """Keeps a text from being read as markup."""
     return escape(text)
+
+
+QUIET: Any = {
+    "box": SIMPLE_HEAD,
+    "title_justify": "left",
+    "caption_justify": "left",
+    "title_style": "bold",
+    "pad_edge": False,
+    "show_edge": False,
+    "padding": (0, 1, 0, 0),
+}
+
+
+def result_table(result: Scores) -> Table:
+    """Lists scores with what they were measured by."""
+    table = Table(title=f"{result.n:,} sentences", **QUIET)
+    for column in ("score", "value", "signature"):
+        table.add_column(column, justify="right" if column == "value" else "left")
+    table.add_row("BLEU", f"{result.bleu:.2f}", result.bleu_signature)
+    table.add_row("chrF", f"{result.chrf:.2f}", result.chrf_signature)
+    return table
+
+
+def info_table(found: dict[str, Any]) -> Table:
+    """Lists what a model is."""
+    table = Table(title="Model", show_header=False, **QUIET)
+    form = f"{found['precision']}, {found['bytes'] / 2**20:.1f} MiB in {found['shards']} file"
+    table.add_row("parameters", f"{found['parameters']:,} as {form}{'s' * (found['shards'] > 1)}")
+    table.add_row("pieces", f"{found['vocabulary']['src']:,} source, {found['vocabulary']['tgt']:,} target")
+    for name in ("data", "text", "model", "decode"):
+        for key, value in found["settings"][name].items():
+            table.add_row(f"{name}.{key}", str(value))
+    for name, value in found["scores"].items():
+        table.add_row(f"scores.{name}", str(value))
+    return table
+
+
+def models_table(entries: list[Entry]) -> Table:
+    """Lists the models that come with the package, and below them their licences, which may be many."""
+    licences = "\n".join(f"{each.name}: {each.licence or 'no licence is named'}" for each in entries)
+    table = Table(title="Models that come with the package", caption=f"Licences\n{licences}", **QUIET)
+    for column in ("name", "from", "to", "family", "parameters", "MiB", "BLEU"):
+        right = column in {"parameters", "MiB", "BLEU"}
+        table.add_column(column, justify="right" if right else "left", no_wrap=True)
+    for each in entries:
+        bleu = "–" if each.bleu is None else f"{each.bleu:.1f} ({each.measured_on})"
+        sizes = f"{each.parameters:,}", f"{each.mib:.1f}", bleu
+        table.add_row(each.name, each.src_lang, each.tgt_lang, each.family, *sizes)
+    return table
+
+
+def looked_at_table(
+    weights: Float[np.ndarray, "T S"],
+    src: Sequence[str],
+    tgt: Sequence[str],
+    most: int = 3,
+    title: str = "What each word looked at",
+) -> Table:
+    """Lists each target word with the source words of the largest shares, the largest first."""
+    if weights.shape != (len(tgt), len(src)):
+        raise ValueError(
+            f"weights must have a row for each target word and a column for each source word, "
+            f"got {weights.shape} and {len(tgt)} target, {len(src)} source words"
+        )
+    if most < 1:
+        raise ValueError(f"most must be 1 or more, got {most}")
+    table = Table(title=title, **QUIET)
+    table.add_column("output", no_wrap=True)
+    for rank in range(min(most, len(src))):
+        table.add_column("looked at" if rank == 0 else "", no_wrap=True)
+        table.add_column("", justify="right", no_wrap=True)
+    for word, row in zip(tgt, weights, strict=True):
+        best: list[int] = np.argsort(-row, kind="stable")[:most].tolist()
+        table.add_row(Text(readable(word), "bold"), *(cell for at in best for cell in _cells(src[at], float(row[at]))))
+    return table
+
+
+def _cells(word: str, share: float) -> tuple[Text, Text]:
+    """Gives a word with its share, both fainter where there is little of it, and nothing where there is none."""
+    if share < 0.005:
+        return Text(), Text()
+    look = "" if share >= 0.1 else "dim"
+    return Text(readable(word), look), Text(f"{share:.0%} ", look)
+
+
+def steps_table(steps: Sequence[Step], most: int = 3, title: str = "What was said") -> Table:
+    """Lists each piece with its probability and the likeliest others."""
+    table = Table(title=title, **QUIET)
+    table.add_column("said", no_wrap=True)
+    table.add_column("p", justify="right", no_wrap=True)
+    table.add_column("instead", no_wrap=True)
+    for step in steps:
+        others = [each for each in step.alternatives if each.piece != step.piece][:most]
+        cells = [f"{readable(each.piece)} {_chance(each.log_prob)}" for each in others]
+        table.add_row(Text(readable(step.piece), "bold"), _chance(step.log_prob), Text("  ".join(cells), "dim"))
+    return table
+
+
+def _chance(log_prob: float) -> str:
+    chance = exp(log_prob)
+    return f"{chance:.0%}" if chance >= 0.005 else "<1%"
+
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+SPREAD_CAPTION = (
+    "one block for each head: ▁ looks at one token, █ at all alike (mean entropy as a share of the largest)"
+)
+
+
+def spread_table(layers: Sequence[Spread], title: str = "How spread out each head looks") -> Table:
+    """Lists the kinds of attention, a column for each layer, a block for each head."""
+    kinds = list(dict.fromkeys(each.kind for each in layers))
+    depth = max((each.layer for each in layers), default=-1) + 1
+    table = Table(title=title, caption=SPREAD_CAPTION, **QUIET)
+    table.add_column("attention", no_wrap=True)
+    for layer in range(depth):
+        table.add_column(f"layer {layer}", no_wrap=True)
+    for kind in kinds:
+        rows = {each.layer: each.heads for each in layers if each.kind == kind}
+        table.add_row(kind, *(Text("".join(map(_block, rows.get(layer, [])))) for layer in range(depth)))
+    return table
+
+
+def _block(share: float) -> str:
+    return BLOCKS[min(int(share * len(BLOCKS)), len(BLOCKS) - 1)]
+
+
+def numbers_table(
+    values: Float[Tensor, "Q K"], queries: Sequence[str], keys: Sequence[str], title: str, caption: str = ""
+) -> Table:
+    """Lists a row for each query and a column for each key; the largest of each row stands out."""
+    table = Table(title=title, caption=caption or None, **QUIET)
+    table.add_column("", no_wrap=True)
+    for key in keys:
+        table.add_column(shorten(readable(key), 6), justify="right", no_wrap=True)
+    for query, row in zip(queries, values.tolist(), strict=True):
+        cells = (Text(f"{value:.2f}", "bold" if value == max(row) else "") for value in row)
+        table.add_row(Text(readable(query), "bold"), *cells)
+    return table
+
+
+def terms_tables(terms: Terms, queries: Sequence[str], keys: Sequence[str]) -> list[Table]:
+    """Lists each term, and the score that they add up to."""
+    tables = [numbers_table(term, queries, keys, name) for name, term in zip(terms.names, terms.terms, strict=True)]
+    off = f"the terms add up to it but for {terms.error:.1e} of the largest score"
+    return [*tables, numbers_table(terms.total, queries, keys, "score", off)]
+
+
+HEADS_CAPTION = (
+    "entropy: mean of the rows, in nats; offset: mean of key − query; then the share of the weight on the own place, "
+    "the one before, the one after, the first token, the end of the sentence and punctuation; loss, BLEU: what "
+    "switching the head off adds to the one and takes from the other."
+)
+# Narrow enough for 80 columns.
+HEADINGS = {
+    "entropy": "en-\ntropy",
+    "offset": "off-\nset",
+    "diagonal": "diag-\nonal",
+    "previous": "pre-\nvious",
+    "next": "next",
+    "first": "first",
+    "end": "end",
+    "punctuation": "punc-\ntua-\ntion",
+}
+CLOSE = {**QUIET, "padding": 0}
+FORMS = {"entropy": ".2f", "offset": "+z.1f"}
+
+
+def head_table(report: HeadReport, by: str = "loss") -> Table:
+    """Lists heads by one of their columns, see `HeadReport.ranked`."""
+    table = Table(title=f"Heads by {by}, {_whole(report)}", caption=HEADS_CAPTION, **CLOSE)
+    for name in ("head", *HEADINGS.values(), "loss", "BLEU"):
+        table.add_column(name, justify="left" if name == "head" else "right", no_wrap=True)
+    for head in report.ranked(by).heads:
+        table.add_row(str(head), *_head_cells(head))
+    return table
+
+
+def _whole(report: HeadReport) -> str:
+    """Says what the model is worth with all its heads."""
+    bleu = "" if report.whole.bleu is None else f", BLEU {report.whole.bleu:.2f}"
+    return f"{report.n_pairs:,} pairs: loss {report.whole.loss:.3f}{bleu} with all of them"
+
+
+def _head_cells(head: Head) -> list[str]:
+    habits = [_head_cell(getattr(head.habits, name), FORMS.get(name, ".0%")) for name in HEADINGS]
+    return [*habits, _head_cell(head.loss, "+z.4f"), _head_cell(head.bleu, "+z.2f")]
+
+
+def _head_cell(value: float | None, form: str) -> str:
+    return "–" if value is None else format(value, form).replace("-", "−")

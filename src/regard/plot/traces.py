@@ -1,24 +1,83 @@
-"""A trace becomes figures: each is handed what it draws."""
+"""Trace -> figures; residual norms; training curves."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import get_args
 
 import numpy as np
 import torch
+from jaxtyping import Float
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from regard.plot.beam_tree import BeamTree, Fate, draw_beam_tree
-from regard.plot.entropy_map import HeadEntropies, draw_entropy_map
-from regard.plot.head_grid import Heads, draw_head_grid
-from regard.plot.looked_at import draw_looked_at
-from regard.plot.norms import StreamNorms, draw_norms
-from regard.plot.one_head import draw_one_head
-from regard.plot.term_maps import draw_term_maps
-from regard.trace.choice import ALL_HEADS, Choice
-from regard.trace.look import KINDS, Look
-from regard.trace.summary import looked_at, relative_entropy
+from regard.plot.canvas import NAME, TITLE, check_words
+from regard.plot.head_maps import Heads, draw_head_grid, draw_one_head, draw_term_maps
+from regard.plot.head_values import HeadEntropies, draw_entropy_map
+from regard.plot.style import Drawing, in_style
+from regard.plot.words import draw_looked_at
+from regard.trace.attention import KINDS, Look
+from regard.trace.search_tree import Node, Tree
+from regard.trace.summary import ALL_HEADS, Choice, looked_at, relative_entropy
 from regard.trace.trace import Trace
-from regard.trace.tree import Node, Tree
+from regard.train.state import Progress
+
+WIDE = 20.0  # from this ratio of the largest to the smallest norm on, the scale is logarithmic
+LINES = (("inputs", "s", "input"), ("updates", "^", "update: what the sub-layer adds"), ("outputs", "o", "output"))
+
+
+@dataclass(frozen=True, eq=False)
+class StreamNorms:
+    """Mean lengths of the vectors that enter each sub-layer, that it adds, and that leave it."""
+
+    name: str
+    sublayers: Sequence[str]
+    inputs: Float[np.ndarray, " M"]
+    updates: Float[np.ndarray, " M"]
+    outputs: Float[np.ndarray, " M"]
+
+
+@in_style
+def draw_norms(
+    streams: Sequence[StreamNorms], title: str = "How long the vectors of the residual stream are"
+) -> Figure:
+    """Draws a panel for each stream, from its first sub-layer to its last, all in one scale."""
+    if not streams:
+        raise ValueError("norms need one residual stream or more, got 0")
+    for each in streams:
+        for what, _, _ in LINES:
+            check_words("sublayers", each.sublayers, len(getattr(each, what)), what)
+    widths = [max(2.4, 0.22 * len(each.sublayers) + 0.6) for each in streams]
+    figure = Drawing(figsize=(sum(widths) + 0.6, 4.2))
+    panels = figure.subplots(1, len(streams), sharey=True, squeeze=False, width_ratios=widths)[0]
+    for axes, each in zip(panels, streams, strict=True):
+        _draw_stream(axes, each)
+    _set_scale(panels[0], np.concatenate([getattr(each, what) for each in streams for what, _, _ in LINES]))
+    figure.suptitle(title, x=0.01, ha="left", fontsize=TITLE)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower left", ncols=3)
+    return figure
+
+
+def _draw_stream(axes: Axes, stream: StreamNorms) -> None:
+    for what, marker, label in LINES:
+        axes.plot(getattr(stream, what), marker=marker, markersize=4, linewidth=1, label=label)
+    axes.set(title=stream.name, xlabel="sub-layer")
+    axes.set_xticks(range(len(stream.sublayers)), stream.sublayers, rotation=90, fontsize=NAME)
+
+
+def _set_scale(axes: Axes, norms: Float[np.ndarray, " M"]) -> None:
+    """Begins at 0, or counts in powers where small updates would lie on the floor."""
+    smallest = norms[norms > 0].min(initial=np.inf)
+    if norms.max() > WIDE * smallest:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        axes.set_ylabel("mean norm (log scale)")
+    else:
+        axes.set_ylim(bottom=0)
+        axes.set_ylabel("mean norm")
 
 
 def words_figure(trace: Trace, choice: Choice = ALL_HEADS) -> Figure:
@@ -108,3 +167,31 @@ def _worth_drawing(tree: Tree, n_dropped: int) -> list[Node]:
         dropped.setdefault(node.step, []).append(node)
     kept = {node.number for some in dropped.values() for node in some[:n_dropped]}
     return [node for node in tree.nodes if node.fate != "dropped" or node.number in kept]
+
+
+SCORES = {"bleu": "BLEU", "chrf": "chrF"}
+
+
+@in_style
+def draw_training(progress: Progress) -> Figure:
+    """Draws the loss of training and validation over the steps, and the scores of validation where there are any."""
+    scored = not progress.valid or "bleu" in progress.valid[-1]
+    figure = Drawing(figsize=(9 if scored else 4.8, 3.4))
+    loss, *rest = figure.subplots(1, 2 if scored else 1, squeeze=False)[0]
+    if progress.losses:
+        loss.plot(*zip(*progress.losses, strict=True), label="training, dropout on")
+    steps = [found["step"] for found in progress.valid]
+    loss.plot(steps, [found["loss"] for found in progress.valid], "o-", markersize=3, label="validation")
+    loss.set(title="−log p of a target token", xlabel="step")
+    loss.legend()
+    for axes in rest:
+        _draw_scores(axes, progress)
+    return figure
+
+
+def _draw_scores(axes: Axes, progress: Progress) -> None:
+    steps = [found["step"] for found in progress.valid]
+    for name, label in SCORES.items():
+        axes.plot(steps, [found[name] for found in progress.valid], "o-", markersize=3, label=label)
+    axes.set(title="validation, greedy", xlabel="step")
+    axes.legend()

@@ -3,21 +3,9 @@
 from collections.abc import Callable
 from functools import partial
 
-from regard.position.alibi import ALiBi
-from regard.position.by_offset import ByOffset
-from regard.position.contract import Position
-from regard.position.difference import Difference
-from regard.position.grid import Grid
-from regard.position.half_wave import HalfWave
-from regard.position.index import Index
-from regard.position.learned import Learned
-from regard.position.none import NoPosition
-from regard.position.normalised import Normalised
-from regard.position.rotary import Rotary
-from regard.position.shaw import Shaw
-from regard.position.sinusoidal import Sinusoidal
-from regard.position.t5 import T5
-from regard.position.turns import Turns
+from regard.position.absolute import Grid, HalfWave, Index, Learned, NoPosition, Normalised, Sinusoidal, Turns
+from regard.position.contract import ByOffset, Position
+from regard.position.relative import T5, ALiBi, Difference, Rotary, Shaw
 
 __all__ = [
     "POSITION",

@@ -1,12 +1,44 @@
-"""The position contract: the doors through which a scheme may act."""
+"""Position, offset biases, precomputed codes, checks."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.position.by_offset import ByOffset
+
+@dataclass(frozen=True, eq=False)
+class ByOffset:
+    """`table[…, clip(r − l, −reach, reach) + reach] − slope · |r − l|` for the query at l and the key at r.
+
+    One entry for each offset up to the reach, of all queries or of each its own; those beyond take the last. Either
+    part may be absent. Θ(reach) memory where the bias itself is Θ(QK).
+    """
+
+    q_positions: Int[Tensor, "#B Q"]
+    k_positions: Int[Tensor, "#B K"]
+    table: Float[Tensor, "#B H #Q W"] | None = None
+    slopes: Float[Tensor, " H"] | None = None
+
+    @property
+    def reach(self) -> int:
+        """Gives the offset from which on all take the last entry."""
+        return 0 if self.table is None else (self.table.shape[-1] - 1) // 2
+
+    def written_out(self, dtype: torch.dtype) -> Float[Tensor, "#B H Q K"]:
+        """Gives the bias of every pair: the definition."""
+        offset = (self.k_positions[:, None, :] - self.q_positions[:, :, None])[:, None]  # (#B, 1, Q, K)
+        parts = []
+        if self.table is not None:
+            rows = offset.clamp(-self.reach, self.reach) + self.reach
+            B = max(len(offset), len(self.table))
+            full = (B, self.table.shape[1], *offset.shape[2:])
+            table = self.table.expand(B, -1, offset.shape[2], -1)
+            parts.append(table.gather(-1, rows.expand(full)).to(dtype))
+        if self.slopes is not None:
+            parts.append(-(offset.abs() * self.slopes[:, None, None]).to(dtype))
+        return sum(parts[1:], parts[0])
 
 
 class Position(nn.Module):
@@ -83,3 +115,60 @@ def check_range(positions: Int[Tensor, "..."], limit: int | None, name: str) -> 
         raise ValueError(f"{name} must be 0 or more, got {low}")
     if limit is not None and high >= limit:
         raise ValueError(f"{name} must be below {limit}, the end of the table, got {high}: build a larger table")
+
+
+def offsets(q_positions: Int[Tensor, "#B Q"], k_positions: Int[Tensor, "#B K"]) -> Int[Tensor, "#B Q K"]:
+    """Gives key position less query position: negative for keys that stand before."""
+    check_both(q_positions, k_positions)
+    return k_positions[:, None, :] - q_positions[:, :, None]
+
+
+def check_both(q_positions: Int[Tensor, "#B Q"], k_positions: Int[Tensor, "#B K"]) -> None:
+    """Raises ValueError for positions that no relative scheme can take."""
+    check(q_positions, name="q_positions")
+    check(k_positions, name="k_positions")
+
+
+def add(x: Float[Tensor, "B T D"], codes: Float[Tensor, "#B T D2"]) -> Float[Tensor, "B T D"]:
+    """Adds the code to the vector: no extra width, but vector and code share it."""
+    if codes.shape[-1] != x.shape[-1]:
+        raise ValueError(f"codes to be added must be as wide as the vectors, {x.shape[-1]}, got {codes.shape[-1]}")
+    return x + codes
+
+
+def concatenate(x: Float[Tensor, "B T D"], codes: Float[Tensor, "#B T D2"]) -> Float[Tensor, "B T D3"]:
+    """Sets the code beside the vector: each keeps its own features, and every layer that follows is wider."""
+    return torch.cat([x, codes.expand(x.shape[0], -1, -1)], dim=-1)
+
+
+JOIN = {"add": add, "concatenate": concatenate}
+
+
+KNOWN_PLACES = 512  # whose codes are kept; others are made when a sentence gets there
+
+
+class Codes:
+    """What is added to each place's token, to words like these; and what heads of so many features are turned by.
+
+    For each pair of features a turn is its cosine and its sine.
+    """
+
+    def __init__(self, position: Position, words: Float[Tensor, "V D"], turned: int = 0):
+        self.position = position
+        self.turned = turned
+        self.nothing = words.new_zeros(words.shape[1])
+        self.known = self._made(0, min(KNOWN_PLACES, position.limit or KNOWN_PLACES))
+
+    def at(self, first: int, end: int) -> Float[Tensor, "T C"]:
+        """Gives the codes of some places in a row."""
+        return self.known[first:end] if end <= len(self.known) else self._made(first, end)
+
+    def _made(self, first: int, end: int) -> Tensor:
+        """What is added is what a token becomes that is all zeros, and a turn what pairs of 1 and 0 become."""
+        positions = torch.arange(first, end, device=self.nothing.device)[None]
+        ones = self.nothing.new_zeros(1, 1, end - first, self.turned)
+        ones[..., ::2] = 1.0
+        with torch.no_grad():
+            added = self.position.embed(self.nothing.expand(1, end - first, -1), positions)[0]
+            turns = self.position.rotate(ones, positions)[0, 0]
+        return torch.cat([added, turns], dim=-1).contiguous()

@@ -1,18 +1,227 @@
-"""The distance from each query to each key."""
+"""Biases and rotations: ALiBi, T5, Shaw, difference, rotary."""
 
-from jaxtyping import Int
-from torch import Tensor
+import math
+from collections.abc import Callable
 
-from regard.position.contract import check
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from regard.config import choose
+from regard.position.absolute import check_base, frequencies, sinusoids
+from regard.position.contract import ByOffset, Position, check, check_both, offsets
 
 
-def offsets(q_positions: Int[Tensor, "#B Q"], k_positions: Int[Tensor, "#B K"]) -> Int[Tensor, "#B Q K"]:
-    """Gives key position less query position: negative for keys that stand before."""
-    check_both(q_positions, k_positions)
-    return k_positions[:, None, :] - q_positions[:, :, None]
+class ALiBi(Position):
+    """Adds `−m_h |l − r|` to the score, each head with its own slope m_h (Press et al. 2022, arXiv:2108.12409).
+
+    No parameters. Slopes are `2^(−8h/H)`; for a number of heads that is no power of two, the paper's interpolation.
+    """
+
+    slopes: Float[Tensor, " H"]
+
+    def __init__(self, n_heads: int):
+        super().__init__()
+        self.register_buffer("slopes", torch.tensor(head_slopes(n_heads), dtype=torch.float64), persistent=False)
+
+    def bias(
+        self,
+        q: Float[Tensor, "B H Q E"],
+        k: Float[Tensor, "B H K E2"],
+        q_positions: Int[Tensor, "#B Q"],
+        k_positions: Int[Tensor, "#B K"],
+    ) -> Float[Tensor, "#B H Q K"]:
+        distance = offsets(q_positions, k_positions).abs()[:, None]
+        return -(distance * self.slopes[:, None, None]).to(q.dtype)
+
+    def by_offset(
+        self, q: Float[Tensor, "B H Q E"], q_positions: Int[Tensor, "#B Q"], k_positions: Int[Tensor, "#B K"]
+    ) -> ByOffset:
+        check_both(q_positions, k_positions)
+        return ByOffset(q_positions, k_positions, slopes=self.slopes)
 
 
-def check_both(q_positions: Int[Tensor, "#B Q"], k_positions: Int[Tensor, "#B K"]) -> None:
-    """Raises ValueError for positions that no relative scheme can take."""
-    check(q_positions, name="q_positions")
-    check(k_positions, name="k_positions")
+def head_slopes(n_heads: int) -> list[float]:
+    """Gives a geometric sequence of slopes, filled up with every other slope of the next power of two."""
+    if n_heads < 1:
+        raise ValueError(f"n_heads must be 1 or more, got {n_heads}")
+    power = 2 ** math.floor(math.log2(n_heads))
+    slopes = [2.0 ** (-8.0 * h / power) for h in range(1, power + 1)]
+    between = [2.0 ** (-4.0 * h / power) for h in range(1, 2 * power + 1, 2)]
+    return slopes + between[: n_heads - power]
+
+
+BOTH_WAYS = {"both": True, "past": False}
+
+
+class T5(Position):
+    """Adds a learned number for each head and bucket of r − l to the score (Raffel et al. 2020, arXiv:1910.10683).
+
+    Near distances have a bucket each, farther ones share logarithmically wider buckets, and beyond `max_distance` all
+    share the last. `sees="past"` gives a decoder all buckets for the past. `n_buckets · n_heads` parameters.
+    """
+
+    def __init__(self, n_heads: int, n_buckets: int = 32, max_distance: int = 128, sees: str = "both"):
+        super().__init__()
+        self.both_ways = choose(BOTH_WAYS, sees, "direction")
+        self.n_buckets = n_buckets
+        self.max_distance = max_distance
+        if self.one_way() < 2 or (n_buckets % 2 and self.both_ways):
+            raise ValueError(f"n_buckets must be even and give each direction 2 or more, got {n_buckets}")
+        if max_distance <= self.one_way() // 2:
+            raise ValueError(f"max_distance must exceed the {self.one_way() // 2} near buckets, got {max_distance}")
+        self.table: Float[Tensor, "buckets H"] = nn.Parameter(torch.randn(n_buckets, n_heads) * 0.1)
+
+    def one_way(self) -> int:
+        """Gives the number of buckets for each direction."""
+        return self.n_buckets // 2 if self.both_ways else self.n_buckets
+
+    def buckets(self, offset: Int[Tensor, "*B"]) -> Int[Tensor, "*B"]:
+        """Gives the bucket of each offset r − l."""
+        n = self.one_way()
+        ahead = (offset > 0) * n if self.both_ways else 0
+        distance = offset.abs() if self.both_ways else (-offset).clamp(min=0)
+        near = n // 2
+        growth = torch.log(distance.clamp(min=1).double() / near) / math.log(self.max_distance / near)
+        # A distance on the very edge of a bucket belongs to it, whichever way its logarithm was rounded.
+        far = (near + (growth * (n - near) + 1e-9).long()).clamp(max=n - 1)
+        return torch.where(distance < near, distance, far) + ahead
+
+    def bias(
+        self,
+        q: Float[Tensor, "B H Q E"],
+        k: Float[Tensor, "B H K E2"],
+        q_positions: Int[Tensor, "#B Q"],
+        k_positions: Int[Tensor, "#B K"],
+    ) -> Float[Tensor, "#B H Q K"]:
+        buckets = self.buckets(offsets(q_positions, k_positions))
+        return self.table.to(q.dtype)[buckets].permute(0, 3, 1, 2)
+
+    def by_offset(
+        self, q: Float[Tensor, "B H Q E"], q_positions: Int[Tensor, "#B Q"], k_positions: Int[Tensor, "#B K"]
+    ) -> ByOffset:
+        check_both(q_positions, k_positions)
+        entries = self.buckets(torch.arange(-self.max_distance, self.max_distance + 1, device=q.device))
+        return ByOffset(q_positions, k_positions, self.table[entries].T[None, :, None])  # (1, H, 1, W)
+
+
+class Shaw(Position):
+    """Adds a learned vector a(r − l) to the key, and one to the value if asked, for the query at l and the key at r.
+
+    Shaw et al. 2018, arXiv:1803.02155. The score gains `scale · q·a_K`, the output gains `Σ α a_V`. Offsets beyond
+    `max_distance` share the last vector. The query meets each of the 2m + 1 vectors once and the result is spread over
+    the keys: Θ(Q m E + QK), not Θ(QKE).
+    """
+
+    def __init__(self, d_head: int, max_distance: int = 16, values: bool = False, scale: float | None = None):
+        super().__init__()
+        if max_distance < 1:
+            raise ValueError(f"max_distance must be 1 or more, got {max_distance}")
+        self.max_distance = max_distance
+        self.scale = d_head**-0.5 if scale is None else scale
+        size = (2 * max_distance + 1, d_head)
+        self.keys: Float[Tensor, "R E"] = nn.Parameter(torch.randn(size) * d_head**-0.5)
+        self.values: Float[Tensor, "R E"] | None = nn.Parameter(torch.randn(size) * d_head**-0.5) if values else None
+
+    def bias(
+        self,
+        q: Float[Tensor, "B H Q E"],
+        k: Float[Tensor, "B H K E2"],
+        q_positions: Int[Tensor, "#B Q"],
+        k_positions: Int[Tensor, "#B K"],
+    ) -> Float[Tensor, "B H Q K"]:
+        met = self._met(q)
+        rows = self.rows(q_positions, k_positions)[:, None]
+        return met.gather(-1, rows.expand(*met.shape[:3], -1))
+
+    def by_offset(
+        self, q: Float[Tensor, "B H Q E"], q_positions: Int[Tensor, "#B Q"], k_positions: Int[Tensor, "#B K"]
+    ) -> ByOffset:
+        check_both(q_positions, k_positions)
+        return ByOffset(q_positions, k_positions, self._met(q))
+
+    def pool(
+        self,
+        weights: Callable[[], Float[Tensor, "B H Q K"]],
+        q_positions: Int[Tensor, "#B Q"],
+        k_positions: Int[Tensor, "#B K"],
+    ) -> Float[Tensor, "B H Q E"] | None:
+        if self.values is None:
+            return None
+        mass = weights()
+        rows = self.rows(q_positions, k_positions)[:, None].expand_as(mass)
+        by_offset = mass.new_zeros(*mass.shape[:3], len(self.values)).scatter_add(-1, rows, mass)  # (B, H, Q, R)
+        return by_offset @ self.values.to(mass.dtype)
+
+    def rows(self, q_positions: Int[Tensor, "#B Q"], k_positions: Int[Tensor, "#B K"]) -> Int[Tensor, "#B Q K"]:
+        """Gives the row of the table for each pair."""
+        m = self.max_distance
+        return offsets(q_positions, k_positions).clamp(-m, m) + m
+
+    def _met(self, q: Tensor) -> Tensor:
+        return q @ self.keys.to(q.dtype).T * self.scale  # (B, H, Q, R)
+
+
+class Difference(Position):
+    """Adds `RE(l, r) = PE(l − r)` to the key at r for the query at l: the score gains `scale · q·PE(l − r)` (S5.3).
+
+    PE is sinusoidal. Since `sin(a − b)` and `cos(a − b)` are sums of products of functions of a and of b, the term is a
+    dot product of a query turned by l with a code of r: Θ(QKE) time and no (Q, K, E) tensor. No parameters.
+    """
+
+    def __init__(self, d_head: int, base: float = 10000.0, scale: float | None = None):
+        super().__init__()
+        self.base = check_base(base)
+        self.scale = d_head**-0.5 if scale is None else scale
+
+    def code(self, differences: Int[Tensor, "*B"], width: int) -> Float[Tensor, "*B E"]:
+        """Gives RE for differences l − r of either sign: the definition that `bias` must agree with."""
+        return sinusoids(differences, width, self.base)
+
+    def bias(
+        self,
+        q: Float[Tensor, "B H Q E"],
+        k: Float[Tensor, "B H K E2"],
+        q_positions: Int[Tensor, "#B Q"],
+        k_positions: Int[Tensor, "#B K"],
+    ) -> Float[Tensor, "B H Q K"]:
+        check(q_positions, name="q_positions")
+        check(k_positions, name="k_positions")
+        turned = self._turned(q, q_positions)  # (B, H, Q, pairs, 2)
+        angles = self._angles(k_positions, q.shape[-1])
+        codes = torch.stack([angles.cos(), angles.sin()], dim=-1).flatten(-2).to(turned.dtype)  # (#B, K, 2 pairs)
+        return (turned.flatten(-2) @ codes.transpose(-1, -2)[:, None]).to(q.dtype) * self.scale
+
+    def _turned(self, q: Tensor, positions: Tensor) -> Tensor:
+        """Gives the factors of cos(ωr) and of sin(ωr) in `q·PE(l − r)`, for each pair of features."""
+        exact = torch.promote_types(q.dtype, torch.float32)
+        odd = q.shape[-1] % 2
+        q_sin, q_cos = torch.nn.functional.pad(q.to(exact), (0, odd)).unflatten(-1, (-1, 2)).unbind(-1)
+        angles = self._angles(positions, q.shape[-1])[:, None]
+        sin, cos = angles.sin().to(exact), angles.cos().to(exact)
+        return torch.stack([q_sin * sin + q_cos * cos, q_cos * sin - q_sin * cos], dim=-1)
+
+    def _angles(self, positions: Tensor, width: int) -> Tensor:
+        return positions[..., None].to(torch.float64) * frequencies(width, self.base, positions.device)
+
+
+class Rotary(Position):
+    """Turns each pair of features of q and k by the angle `p · base^(−2i/E)` (Su et al. 2021, arXiv:2104.09864).
+
+    `(R_l q)·(R_r k) = q·(R_{r−l} k)`: the score depends on positions through their difference alone. No parameters, no
+    largest position. The last feature of an odd width stays as it is.
+    """
+
+    def __init__(self, base: float = 10000.0):
+        super().__init__()
+        self.base = check_base(base)
+
+    def rotate(self, x: Float[Tensor, "B H T E"], positions: Int[Tensor, "#B T"]) -> Float[Tensor, "B H T E"]:
+        check(positions)
+        even = x.shape[-1] // 2 * 2
+        angles = positions[:, None, :, None].to(torch.float64) * frequencies(even, self.base, positions.device)
+        exact = torch.promote_types(x.dtype, torch.float32)
+        sin, cos = angles.sin().to(exact), angles.cos().to(exact)
+        a, b = x[..., :even].to(exact).unflatten(-1, (-1, 2)).unbind(-1)
+        turned = torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2)
+        return torch.cat([turned.to(x.dtype), x[..., even:]], dim=-1)

@@ -1,1 +1,6 @@
-"""HTTP and the built page: a trace becomes JSON, and JSON becomes a view."""
+"""HTTP and the built page."""
+
+from pathlib import Path
+
+PAGE = Path(__file__).parent / "page"
+UNBUILT = "the page is not built in this copy: make page builds it, and needs no Node of yours"

@@ -8,20 +8,16 @@ from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
 import regard
-from regard.serve.about import about
-from regard.serve.answering import answering
-from regard.serve.border import Border
-from regard.serve.failures import answer_failures
-from regard.serve.house import House
-from regard.serve.learning import learning
-from regard.serve.page import PAGE
-from regard.serve.paging import page_routes
-from regard.serve.settings import ServeSettings
-from regard.serve.shelf import Shelf
-from regard.serve.studying import studying
-from regard.serve.tracing import tracing
-from regard.serve.translating import translating
-from regard.serve.writing import writing
+from regard.serve import PAGE
+from regard.serve.middleware import Border
+from regard.serve.models import Shelf
+from regard.serve.requests import answer_failures
+from regard.serve.routes_lessons import learning
+from regard.serve.routes_site import about, page_routes, studying
+from regard.serve.routes_text import answering, writing
+from regard.serve.routes_translate import tracing, translating
+from regard.serve.server import ServeSettings
+from regard.serve.state import House
 
 DESCRIPTION = "Translate, and look inside the very model that translates."
 

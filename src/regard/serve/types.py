@@ -6,7 +6,12 @@ from dataclasses import fields, is_dataclass
 from inspect import cleandoc, getsource
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from regard.serve import answered, lessons, messages, studies, view, wrote
+from regard.serve import schema_api as lessons
+from regard.serve import schema_api as messages
+from regard.serve import schema_api as studies
+from regard.serve import schema_trace as answered
+from regard.serve import schema_trace as view
+from regard.serve import schema_trace as wrote
 
 PLAIN = {str: "string", int: "number", float: "number", bool: "boolean", type(None): "null"}
 HEADING = """// Written by `python -m regard.serve.types > web/src/trace.ts` from the dataclasses in src/regard/serve.

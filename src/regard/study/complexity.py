@@ -1,4 +1,4 @@
-"""What layers cost over the same n × d input (S8.1): self-attention, recurrence, convolution."""
+"""`study complexity`."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -6,15 +6,16 @@ from functools import partial
 from typing import Any
 
 import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from rich.table import Table
 from torch import nn
 
-from regard.study.clock import Timing, one_thread, take_turns
-from regard.study.depth import Depth, measure_depth
-from regard.study.layers import LAYERS, count
-from regard.study.memory import peak_bytes
-from regard.study.pace import Pace, Race, run_races
-from regard.study.power import Fit, fit_power
-from regard.study.signature import signature
+from regard.plot.style import Drawing, in_style
+from regard.plot.terminal import QUIET
+from regard.study.complexity_layers import LAYERS, Depth, Pace, Race, count, measure_depth, run_races
+from regard.study.stats import signature
+from regard.study.timing import Fit, Timing, fit_power, one_thread, peak_bytes, take_turns
 
 SEEN = 1 << 20  # bytes below which a process's memory, which is counted in pages, tells little
 SMALL = (6, 8)  # n and d at which formulas are compared with the counter
@@ -238,3 +239,153 @@ def _dtype(device: torch.device) -> torch.dtype:
 
 def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
+
+
+CAPTION = (
+    "Exponents by least squares in logarithms over the largest sizes: what was counted, what time and memory did, and "
+    "in brackets what the theory says. Steps and path: rounds of parallel work at the greatest length that was tried."
+)
+
+
+def laws_table(study: ComplexityStudy) -> Table:
+    """Lists operations, steps, path and exponents of each layer."""
+    n = study.settings.depths[-1]
+    title = f"Layers over n × d inputs, convolution of width k = {study.settings.k}"
+    table = Table(title=title, caption=CAPTION, **QUIET)
+    heads = (
+        "layer",
+        "opera-\ntions",
+        "n: counted",
+        "time",
+        "memory",
+        "d: counted",
+        "time",
+        f"steps,\nn = {n}",
+        f"path,\nn = {n}",
+    )
+    for head in heads:
+        table.add_column(head, justify="left" if head in heads[:2] else "right")
+    for layer in study.layers:
+        depth = layer.depths[-1]
+        steps, path = f"{depth.steps} ({layer.steps})", f"{depth.path} ({layer.path})"
+        memory = "–" if layer.by_n.bytes is None else f"{layer.by_n.bytes.exponent:.2f}"
+        by_n = (_counted(layer.by_n), _exponent(layer.by_n.time), memory)
+        by_d = (_counted(layer.by_d), _exponent(layer.by_d.time))
+        table.add_row(layer.name, layer.formula, *by_n, *by_d, steps, path)
+    return table
+
+
+def sizes_table(study: ComplexityStudy, axis: str) -> Table:
+    """Lists the time and the memory of each layer at each size along one axis."""
+    curves = {layer.name: curve_of(layer, axis) for layer in study.layers}
+    first = next(iter(curves.values())).points[0]
+    other = f"d = {first.d}" if axis == "n" else f"n = {first.n}"
+    title = f"One pass, batches of {first.batch}, {other}: milliseconds, and peak MiB beyond the input"
+    table = Table(title=title, **QUIET)
+    table.add_column("layer")
+    sizes = sorted({getattr(point, axis) for curve in curves.values() for point in curve.points})
+    for size in sizes:
+        table.add_column(f"{axis} = {size}", justify="right")
+    table.add_column("fit over", justify="right")
+    for name, curve in curves.items():
+        found = {getattr(point, axis): point for point in curve.points}
+        cells = [_cell(found[size].time.median, found[size].bytes) if size in found else "–" for size in sizes]
+        table.add_row(name, *cells, f"{curve.time.low} … {curve.time.high}")
+    return table
+
+
+def paces_table(study: ComplexityStudy) -> Table:
+    """Lists tokens per second of each way of training at each length."""
+    race = study.settings.race
+    title = f"Training steps of the preset {race.preset}, {race.slots:,} target tokens a batch: target tokens/s"
+    table = Table(title=title, **QUIET)
+    table.add_column("way")
+    for length in race.lengths:
+        table.add_column(f"{length} a sentence", justify="right")
+    for way in dict.fromkeys(pace.way for pace in study.paces):
+        found = {pace.length: pace for pace in study.paces if pace.way == way}
+        table.add_row(way, *(f"{found[length].tokens_per_second:,.0f}" for length in race.lengths))
+    return table
+
+
+def complexity_tables(study: ComplexityStudy) -> list[Table]:
+    """Gives all tables."""
+    return [laws_table(study), sizes_table(study, "n"), sizes_table(study, "d"), paces_table(study)]
+
+
+def curve_of(layer: LayerReport, axis: str) -> Curve:
+    """Gives a layer's curve along one axis."""
+    return layer.by_n if axis == "n" else layer.by_d
+
+
+def _counted(curve: Curve) -> str:
+    theory = "" if curve.theory is None else f" ({curve.theory:g})"
+    return f"{curve.operations.exponent:.2f}{theory}"
+
+
+def _exponent(fit: Fit) -> str:
+    return f"{fit.exponent:.2f}"
+
+
+def _cell(seconds: float, n_bytes: int | None) -> str:
+    memory = "" if n_bytes is None else f" · {n_bytes / 2**20:,.0f}"
+    return f"{1e3 * seconds:,.3g}{memory}" if seconds < 1 else f"{1e3 * seconds:,.0f}{memory}"
+
+
+FAINT = 1 << 18  # bytes below which a process's memory tells nothing
+
+
+@in_style
+def draw_complexity(study: ComplexityStudy) -> Figure:
+    """Draws time over n, time over d, memory over n, and training speeds over sentence lengths."""
+    figure = Drawing(figsize=(10, 7.4))
+    by_n, by_d, memory, pace = figure.subplots(2, 2).flatten()
+    _draw_times(by_n, study, "n")
+    _draw_times(by_d, study, "d")
+    _draw_memory(memory, study)
+    _draw_paces(pace, study)
+    return figure
+
+
+def _draw_times(axes: Axes, study: ComplexityStudy, axis: str) -> None:
+    for layer in study.layers:
+        curve = curve_of(layer, axis)
+        sizes, times = [getattr(point, axis) for point in curve.points], [point.time for point in curve.points]
+        theory = "" if curve.theory is None else f", theory {curve.theory:g}"
+        label = f"{layer.name}: {axis}^{curve.time.exponent:.2f}{theory}"
+        (line,) = axes.plot(sizes, [time.median for time in times], "o", markersize=4, label=label)
+        axes.vlines(sizes, [time.low for time in times], [time.high for time in times], color=line.get_color(), lw=1)
+        ends = [curve.time.low, curve.time.high]
+        fitted = [curve.time.factor * end**curve.time.exponent for end in ends]
+        axes.plot(ends, fitted, color=line.get_color(), linewidth=1)
+    _log_log(axes)
+    axes.set(title=f"Seconds of a pass over {axis}, lines: fits", xlabel=axis, ylabel="s")
+
+
+def _draw_memory(axes: Axes, study: ComplexityStudy) -> None:
+    for layer in study.layers:
+        sizes = [(point.n, point.bytes or 0) for point in layer.by_n.points]
+        points = [(n, size / 2**20) for n, size in sizes if size > FAINT]
+        fit = layer.by_n.bytes
+        label = layer.name if fit is None else f"{layer.name}: n^{fit.exponent:.2f}"
+        axes.plot([n for n, _ in points], [size for _, size in points], "o-", markersize=4, linewidth=1, label=label)
+    if any(layer.by_n.bytes for layer in study.layers):
+        _log_log(axes)
+    axes.set(title="Peak MiB of a pass over n, beyond its input", xlabel="n", ylabel="MiB")
+
+
+def _draw_paces(axes: Axes, study: ComplexityStudy) -> None:
+    for way in dict.fromkeys(pace.way for pace in study.paces):
+        found = [pace for pace in study.paces if pace.way == way]
+        lengths = [pace.length for pace in found]
+        (line,) = axes.plot(lengths, [pace.tokens_per_second for pace in found], "o-", markersize=4, label=way)
+        ends = [pace.slowest for pace in found], [pace.fastest for pace in found]
+        axes.vlines(lengths, *ends, color=line.get_color(), linewidth=1)
+    _log_log(axes)
+    axes.set(title="Target tokens/s in training", xlabel="tokens of a sentence", ylabel="tokens/s")
+
+
+def _log_log(axes: Axes) -> None:
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.legend(fontsize="x-small")

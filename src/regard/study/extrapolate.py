@@ -1,4 +1,4 @@
-"""What a model that learned from texts of length n makes of longer ones, for each position scheme (S6.6)."""
+"""`study extrapolate`."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -6,17 +6,20 @@ from typing import Any
 
 import numpy as np
 import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from rich.table import Table
 
 from regard.build import build_model
 from regard.config import ModelSettings, PartSettings, TrainSettings, choose
 from regard.model import Seq2Seq
-from regard.study.clock import one_thread
+from regard.plot.style import Drawing, in_style
+from regard.plot.terminal import QUIET
 from regard.study.sequences import Chain, Copy, Sequences, judging_batch, learning_batch, token_losses
-from regard.study.signature import signature
-from regard.study.spread import Spread, spread
-from regard.train.learner import Learner
-from regard.train.schedule import learning_rate
-from regard.train.step import make_optimiser, run_step, set_rate
+from regard.study.stats import Spread, signature, spread
+from regard.study.timing import one_thread
+from regard.train.loss import Learner
+from regard.train.step import learning_rate, make_optimiser, run_step, set_rate
 
 TASKS: dict[str, Sequences] = {"chain": Chain(), "copy": Copy()}
 FOLDS = (1, 2, 3, 4)  # times n
@@ -250,3 +253,71 @@ def _length(runs: list[Trained], length: int, longest: int) -> Length:
     return Length(
         length, spread([each.loss for each in here]), spread([each.accuracy for each in here]), spread(ratios)
     )
+
+
+MARKS = ["-", "--", ":"]
+STEEP = 8.0  # ratio from which on a scale of logarithms tells more
+
+
+@in_style
+def draw_extrapolate(study: ExtrapolateStudy) -> Figure:
+    """Draws the loss against that at n for each length, and the loss at each place of the longest texts."""
+    figure = Drawing(figsize=(10, 4.2))
+    ratios, places = figure.subplots(1, 2)
+    for at, scheme in enumerate(study.schemes):
+        style = MARKS[at // 7 % len(MARKS)]
+        _draw_ratios(ratios, scheme, style)
+        places.plot(range(1, len(scheme.by_place) + 1), scheme.by_place, style, linewidth=1.2)
+    ratios.axhline(1.0, color="black", linewidth=0.5)
+    ratios.set(title="Loss against that at n", xlabel="length, in n", ylabel="ratio", xticks=[1, 2, 3, 4])
+    if ratios.get_ylim()[1] > STEEP:
+        ratios.set_yscale("log")
+    ratios.legend(fontsize="x-small", ncols=2)
+    places.axvline(study.settings.longest, color="black", linewidth=0.5)
+    places.set(title="−log p at each place; learned from places up to the line", xlabel="place")
+    return figure
+
+
+def _draw_ratios(axes: Axes, scheme: SchemeReport, style: str) -> None:
+    known = [(fold, length.ratio) for fold, length in enumerate(scheme.lengths, start=1) if length.ratio is not None]
+    folds, means = [fold for fold, _ in known], [ratio.mean for _, ratio in known]
+    axes.errorbar(
+        folds,
+        means,
+        yerr=[ratio.spread for _, ratio in known],
+        fmt=f"o{style}",
+        markersize=3,
+        linewidth=1.2,
+        label=scheme.name if len(known) == len(scheme.lengths) else f"{scheme.name} (ends at {folds[-1]}n)",
+    )
+
+
+def extrapolate_table(study: ExtrapolateStudy) -> Table:
+    """Lists loss and accuracy of each scheme at each length."""
+    settings = study.settings
+    least = ", ".join(f"{loss:.3f} at {length}" for length, loss in study.least.items())
+    caption = (
+        "Loss: mean −log p of a token, ± standard deviation over seeds; then its ratio to the loss at n, then the "
+        f"share of tokens that the likeliest symbol gets right. The least loss there can be: {least}."
+    )
+    title = f"Task {settings.task}, learned at lengths up to n = {settings.longest}, {settings.n_seeds} seeds"
+    table = Table(title=title, caption=caption, **QUIET)
+    table.add_column("scheme", no_wrap=True)
+    for fold, length in enumerate(study.schemes[0].lengths, start=1):
+        times = "n" if fold == 1 else f"{fold}n"
+        table.add_column(f"{times} = {length.length}", justify="right")
+    for scheme in study.schemes:
+        table.add_row(scheme.name, *(_cell(length) for length in scheme.lengths))
+    return table
+
+
+def _cell(length: Length) -> str:
+    if length.loss is None or length.ratio is None or length.accuracy is None:
+        return "not defined"
+    return f"{said(length.loss, 3)} · ×{length.ratio.mean:.2f} · {length.accuracy.mean:.0%}"
+
+
+def said(value: Spread, digits: int) -> str:
+    """Writes a mean with its deviation."""
+    deviation = "" if value.n < 2 else f" ± {value.spread:.{digits}f}"
+    return f"{value.mean:.{digits}f}{deviation}"

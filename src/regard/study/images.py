@@ -1,8 +1,21 @@
-"""Small images as patches: does a classifier need to know where each patch lies?"""
+"""`study images`."""
 
+import math
 from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from matplotlib.figure import Figure
+from torch import Tensor
 
 from regard.config import ModelSettings
+from regard.plot.style import Drawing, in_style
+from regard.study.task import Examples, Task
+from regard.study.task_report import Seen, TaskStudy, draw_bars, draw_over, who_looks
 from regard.study.trials import TaskSettings
 from regard.train.examples import ExampleSettings
 
@@ -18,3 +31,119 @@ FULL = TaskSettings(
 QUICK = replace(FULL, learn=replace(FULL.learn, epochs=50))
 SIDE = 2
 SHOWN = (0, 80, 160, 240, 320)  # test images with their weights; the test is sorted by digit
+
+
+def cut(pictures: Float[Tensor, "N *F rows columns"], side: int) -> Float[Tensor, "N T P"]:
+    """Cuts images, or the frames of clips, into squares, row by row and frame by frame."""
+    rows, columns = pictures.shape[-2:]
+    if side < 1 or rows % side or columns % side:
+        raise ValueError(f"the side of a patch must divide {rows} × {columns} pixels, got {side}")
+    tiles = pictures.unflatten(-1, (-1, side)).unflatten(-3, (-1, side))  # (N, *F, r, side, c, side)
+    return tiles.transpose(-3, -2).flatten(-2).flatten(1, -2)
+
+
+def joined(patches: Float[Tensor, "N T P"], cells: tuple[int, ...]) -> Float[Tensor, "N *F rows columns"]:
+    """Puts pictures together again from patches that lie in so many (frames,) rows and columns."""
+    side = round(patches.shape[-1] ** 0.5)
+    tiles = patches.unflatten(-1, (side, side)).unflatten(1, cells)  # (N, *F, r, c, side, side)
+    return tiles.transpose(-3, -2).flatten(-2).flatten(-3, -2)
+
+
+def grid_places(*cells: int) -> Int[Tensor, "1 T A"]:
+    """Gives each cell's index in reading order, then its coordinates."""
+    index = torch.arange(torch.Size(cells).numel())
+    coordinates = torch.cartesian_prod(*(torch.arange(n) for n in cells)).reshape(len(index), -1)
+    return torch.cat([index[:, None], coordinates], dim=1)[None]
+
+
+AXES = ("index", "row", "column")
+SIZE = 8
+SHARES = (2 / 3, 1 / 9)  # of each digit's images: for training, for validation; what is left is the test
+SPLIT_SEED = 0  # the split is the same in every trial
+MEAN, DEVIATION = 0.305, 0.376  # of all pixels, black being 1
+BLANK = -MEAN / DEVIATION
+# How far an image is moved while it is learned from: pixels, degrees, and a share of its size.
+SHIFT, TURN, STRETCH = 0.5, 5.0, 0.05
+
+
+def digits_task(side: int = 2) -> Task:
+    """Gives the digits in patches of `side` × `side` pixels."""
+    images, labels = load_digits()
+    patches = cut((images - MEAN) / DEVIATION, side)
+    places = grid_places(SIZE // side, SIZE // side)
+    parts = [
+        Examples(patches[numbers], places, torch.full((len(numbers),), patches.shape[1]), labels[numbers])
+        for numbers in split(labels, SPLIT_SEED)
+    ]
+    classes = tuple(str(digit) for digit in range(10))
+    vary = partial(move, cells=(SIZE // side, SIZE // side))
+    return Task("digits", classes, AXES, side * side, *parts, vary=vary)
+
+
+def load_digits() -> tuple[Float[Tensor, "N 8 8"], Int[Tensor, " N"]]:
+    """Reads the images, black being 1, with the digit that each shows."""
+    try:
+        from sklearn import datasets
+    except ImportError as error:
+        raise ValueError(
+            "the digits come with scikit-learn, which is not installed: pip install 'regard[tasks]'"
+        ) from error
+    found: Any = datasets.load_digits()
+    return torch.from_numpy(found.images).float() / 16, torch.from_numpy(found.target).long()
+
+
+def split(labels: Int[Tensor, " N"], seed: int) -> list[Int[Tensor, " M"]]:
+    """Gives the numbers of the examples for training, validation and test, each with every class in its share."""
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
+    parts: list[list[Tensor]] = [[], [], []]
+    for label in labels.unique():
+        own = order[labels[order] == label]
+        ends = [round(len(own) * share) for share in (SHARES[0], sum(SHARES))]
+        for part, numbers in zip(parts, own.tensor_split(ends), strict=True):
+            part.append(numbers)
+    return [torch.cat(part) for part in parts]
+
+
+def move(patches: Float[Tensor, "B T P"], draws: torch.Generator, cells: tuple[int, int]) -> Float[Tensor, "B T P"]:
+    """Shifts, turns and stretches each image a little, by its own chance."""
+    pictures = joined(patches, cells)
+    x, y, turn, stretch = (torch.rand(4, len(patches), generator=draws) * 2 - 1).to(patches.device)
+    angle, zoom = turn * math.radians(TURN), 1 + stretch * STRETCH
+    shift = 2 * SHIFT / SIZE  # the picture is 2 wide in the sampler's coordinates
+    rows = [
+        torch.stack([angle.cos() * zoom, -angle.sin() * zoom, x * shift], dim=-1),
+        torch.stack([angle.sin() * zoom, angle.cos() * zoom, y * shift], dim=-1),
+    ]
+    grid = F.affine_grid(torch.stack(rows, dim=1), [len(patches), 1, SIZE, SIZE], align_corners=False)
+    # What comes in from outside is blank paper, which is 0 only while the sampler works.
+    moved = F.grid_sample(pictures[:, None] - BLANK, grid, align_corners=False)[:, 0] + BLANK
+    return cut(moved, SIZE // cells[0])
+
+
+@in_style
+def draw_digits(study: TaskStudy) -> Figure:
+    """Draws the bars, then test images in rows: the image, and over it the weights of each layer's heads."""
+    L, H, _ = study.seen[0].weights.shape
+    width = max(7.5, 0.72 * (1 + L * H))
+    heights = [0.6 + 0.42 * len(study.rows), 0.8 + 0.78 * len(study.seen)]
+    figure = Drawing(figsize=(width, sum(heights)))
+    top, bottom = figure.subfigures(2, 1, height_ratios=heights, squeeze=False)[:, 0]
+    draw_bars(top.subplots(), study)
+    bottom.suptitle(who_looks(study))
+    grid = bottom.subplots(len(study.seen), 1 + L * H, squeeze=False)
+    for row, seen in zip(grid, study.seen, strict=True):
+        draw_row(row, seen)
+    for place in range(L * H):
+        grid[0, 1 + place].set_title(f"layer {place // H}\nhead {place % H}", fontsize=7, loc="center")
+    return figure
+
+
+def draw_row(row: np.ndarray, seen: Seen) -> None:
+    """Draws one image, plain and under the weights of each head; veils compare within a head."""
+    cells = tuple(int(end) + 1 for end in seen.places[:, 1:].amax(dim=0))
+    picture = joined(seen.tokens[None], cells)[0]
+    shades = (float(picture.amin()), float(picture.amax()))
+    draw_over(row[0], picture, shades)
+    row[0].set_ylabel(seen.said if seen.said == seen.right else f"{seen.said} for {seen.right}", rotation=0, ha="right")
+    for axes, weights in zip(row[1:], seen.weights.flatten(0, 1), strict=True):
+        draw_over(axes, picture, shades, weights.view(cells), float(weights.amax()))

@@ -1,72 +1,358 @@
-"""A stream as a sum of means: of all tokens, of each place, of each sentence, of each word, and what is left."""
+"""`study mean-split`."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor
+from jaxtyping import Bool, Float, Int
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from rich.table import Table
+from torch import Tensor, nn
 
-from regard.study.groups import group_means, pooled
-from regard.trace.stream import Tokens
-
-PARTS = ("mean", "position", "context", "word", "rest")
+from regard.attention import Attention
+from regard.model.multihead import MultiHeadAttention, split_heads
+from regard.pipeline.translator import Translator
+from regard.plot.style import COLOURS, Drawing, in_style
+from regard.plot.terminal import QUIET
+from regard.study.inputs import readable
+from regard.study.stream_parts import PARTS, Shares, measure, scheme_of, split_means
+from regard.study.timing import one_thread
+from regard.trace.decompose import AFFINE, BILINEAR, share
+from regard.trace.head_ablation import Bar, no_bar, own_copy
+from regard.trace.residual import Stream, record_streams
 
 
 @dataclass(frozen=True, eq=False)
-class Shares:
-    """How large the parts are at one point of a stream.
+class Side:
+    """What is projected to queries or to keys: the stream, its parts, the norm before the layer if any, and places."""
 
-    `variance` is the share of `Σ |h − mean|²` of position, context, word and rest, which add up to 1; `by_chance` is
-    what the first three get where their labels are shuffled, and `after_words` what position gets where words come
-    first. `sizes` are root mean square lengths of all five parts, and `cosines` the means over all tokens of the
-    cosines between them.
+    x: Float[Tensor, "N D"]
+    parts: Float[Tensor, "P N D"]
+    norm: nn.Module | None
+    positions: Int[Tensor, " N"]
+
+
+@dataclass(frozen=True, eq=False)
+class Projected:
+    """Queries or keys of all heads: as the layer itself makes them, and those of each part, which add up to them."""
+
+    whole: Float[Tensor, "H N E"]
+    parts: Float[Tensor, "P H N E"]
+
+    def of(self, rows: Int[Tensor, " T"]) -> "Projected":
+        """Gives those of some tokens."""
+        return Projected(self.whole[:, rows], self.parts[:, :, rows])
+
+
+def splits(attention: Attention, norms: list[nn.Module | None]) -> bool:
+    """Tells whether scores are exact sums over pairs: linear in queries and keys, behind norms known to be affine."""
+    return type(attention) in BILINEAR and all(norm is None or type(norm) in AFFINE for norm in norms)
+
+
+@torch.no_grad()
+def project(side: Side, heads: MultiHeadAttention, linear: nn.Linear) -> Projected:
+    """Takes a stream and its parts through norm, projection and rotation.
+
+    A norm is affine once its own mean and deviation are known, which are those of the whole stream; its bias and the
+    projection's go with the first part, which is what all tokens have in common.
+    """
+    whole, parts, places = side.x[None], side.parts, side.positions[None]
+    if side.norm is not None:
+        through, common = AFFINE[type(side.norm)](side.norm, whole.double())
+        whole, parts = side.norm(whole), through(parts)
+        parts = torch.cat([parts[:1] + common, parts[1:]])
+    made = parts @ linear.weight.double().T
+    if linear.bias is not None:
+        made = torch.cat([made[:1] + linear.bias.double(), made[1:]])
+    turned: Any = [heads.position.rotate(split_heads(each, heads.n_heads), places) for each in (linear(whole), made)]
+    return Projected(turned[0][0], turned[1])
+
+
+@torch.no_grad()
+def pair_terms(attention: Attention, q: Projected, k: Projected) -> Float[Tensor, "P P2 H Q K"]:
+    """Gives the score of each part of the queries with each part of the keys; their sum is the score without bias."""
+    n = len(k.parts)
+    return torch.stack([attention.scores(part.expand(n, *part.shape), k.parts) for part in q.parts])
+
+
+LEAST_PAIRS = 16
+
+
+@dataclass(frozen=True, eq=False)
+class HeadSplit:
+    """One head: the share of its scores that each pair of parts carries, rows those of the query, columns of the key.
+
+    A softmax feels only how scores differ from key to key, so each row of scores is taken without its mean over the
+    keys that may be seen. The share of a term is `Σ term · score / Σ score²`: shares, the bias's included, add up to 1,
+    and one below 0 is a pair that works against the whole.
     """
 
-    point: str
-    variance: Float[Tensor, "4"]
-    by_chance: Float[Tensor, "3"]
-    after_words: float
-    sizes: Float[Tensor, "5"]
-    cosines: Float[Tensor, "5 5"]
+    kind: str
+    layer: int
+    head: int
+    pairs: Float[Tensor, "5 5"]
+    bias: float  # what the position scheme adds to the scores
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.layer}:{self.head}"
+
+    def ranked(self) -> list[tuple[str, float]]:
+        """Lists pairs from the largest share down, such as `word–position`."""
+        found = [
+            (f"{one}–{other}", float(self.pairs[i, j])) for i, one in enumerate(PARTS) for j, other in enumerate(PARTS)
+        ]
+        found = [*found, ("bias", self.bias)] if self.bias else found
+        return sorted(found, key=lambda each: -each[1])
 
 
-def split_means(x: Float[Tensor, "N D"], tokens: Tokens) -> Float[Tensor, "5 N D"]:
-    """Gives the parts, in float64, which add up to x.
+@dataclass(frozen=True, eq=False)
+class LayerSplit:
+    """The heads of one attention; `error` is how far sums of terms are off, as a share of the largest score."""
 
-    `h = μ + p_t + c_s + w_v + rest`: μ is the mean of all tokens, `p_t` the mean of `h − μ` at place t, `c_s` the mean
-    of what is left in sentence s, `w_v` that of what is left then for the piece v. Each part is the projection of what
-    is left on the groups, so the squared lengths of the four last add up to that of `h − μ`. Places and pieces that
-    occur too seldom share one group. Context is the mean over a sequence, as in arXiv:2310.04861.
-    """
-    x = x.double()
-    parts = [x.mean(0).expand_as(x)]
-    left = x - parts[0]
-    for groups in labels(tokens):
-        parts.append(group_means(left, groups)[groups])
-        left = left - parts[-1]
-    return torch.stack([*parts, left])
+    kind: str
+    layer: int
+    heads: list[HeadSplit]
+    error: float
 
 
-def labels(tokens: Tokens) -> tuple[Int[Tensor, " N"], Int[Tensor, " N"], Int[Tensor, " N"]]:
-    """Gives the groups of each token: its place, its sentence, its piece."""
-    return pooled(tokens.positions), pooled(tokens.sentences, 1), pooled(tokens.ids)
+@dataclass(frozen=True, eq=False)
+class MeanSplitStudy:
+    """The parts' sizes along both streams, and what they do in every attention whose scores can be split."""
+
+    model: str
+    scheme: str
+    n_pairs: int
+    n_unread: int
+    n_tokens: dict[str, int]
+    seed: int
+    shares: dict[str, list[Shares]]
+    layers: list[LayerSplit]  # none where scores are no sums over pairs, as those of additive attention
 
 
-def measure(point: str, parts: Float[Tensor, "5 N D"], tokens: Tokens, seed: int) -> Shares:
-    """Measures the parts, and what groups without meaning would have got in their place."""
-    squares = parts.square().sum((1, 2))
-    total = squares[1:].sum()
-    chance = torch.Generator().manual_seed(seed)
-    by_chance = []
-    for n, groups in enumerate(labels(tokens), start=1):
-        left = parts[n:].sum(0)
-        shuffled = groups[torch.randperm(len(groups), generator=chance)]
-        by_chance.append(group_means(left, shuffled)[shuffled].square().sum() / total)
-    places, _, words = labels(tokens)
-    left = parts[1:].sum(0)
-    left = left - group_means(left, words)[words]
-    after_words = float(group_means(left, places)[places].square().sum() / total)
-    units = torch.nn.functional.normalize(parts, dim=-1)
-    cosines = torch.einsum("pnd,rnd->pr", units, units) / parts.shape[1]
-    sizes = (squares / parts.shape[1]).sqrt()
-    return Shares(point, squares[1:] / total, torch.stack(by_chance), after_words, sizes, cosines)
+@dataclass(frozen=True, eq=False)
+class Job:
+    """One attention, what it projects to queries and to keys, and the sentences that the rows of either belong to."""
+
+    kind: str
+    layer: int
+    heads: MultiHeadAttention
+    q: Side
+    k: Side
+    q_sentences: Int[Tensor, " N"]
+    k_sentences: Int[Tensor, " M"]
+
+
+@one_thread()
+def run_mean_split(
+    name: str, translator: Translator, pairs: Sequence[tuple[str, str]], seed: int = 0, bar: Bar = no_bar
+) -> MeanSplitStudy:
+    """Splits both streams at each layer, and carries the split into all scores."""
+    text = readable(translator, pairs, LEAST_PAIRS)
+    streams = record_streams(translator.model, text.src, text.tgt, bar)
+    plain: Any = own_copy(translator.model).cpu()
+    shares = {stack: measured(stream, seed) for stack, stream in streams.items()}
+    n_jobs = len(plain.encoder.layers) + 2 * len(plain.decoder.layers)
+    layers = [
+        carry(job)
+        for job in bar(jobs(plain, streams), n_jobs, "splitting scores")
+        if splits(job.heads.attention, [job.q.norm, job.k.norm])
+    ]
+    n_tokens = {stack: len(stream.tokens.ids) for stack, stream in streams.items()}
+    return MeanSplitStudy(name, scheme_of(plain), len(text.src), text.n_unread, n_tokens, seed, shares, layers)
+
+
+def measured(stream: Stream, seed: int) -> list[Shares]:
+    """Measures the parts where the stream begins, and after each layer."""
+    tokens = stream.tokens
+    return [measure(point, split_means(x, tokens), tokens, seed) for point, x in stream.points().items()]
+
+
+def jobs(plain: Any, streams: dict[str, Stream]) -> Iterator[Job]:
+    """Gives a Transformer's attentions one after another, with the streams before them split into parts."""
+    for kind, layers in (("encoder", plain.encoder.layers), ("decoder", plain.decoder.layers)):
+        stream = streams[kind]
+        for number, layer in enumerate(layers):
+            norm = layer.after_attention.norm if layer.after_attention.norm_first else None
+            side = _side(stream, stream.before[number, "attention"], norm, stream.tokens.positions)
+            sentences = stream.tokens.sentences
+            yield Job(kind, number, layer.attention, side, side, sentences, sentences)
+    source, target = streams["encoder"], streams["decoder"]
+    no_places = torch.zeros_like(source.tokens.positions), torch.zeros_like(target.tokens.positions)
+    read = _side(source, source.last, plain.encoder.last_norm, no_places[0])
+    for number, layer in enumerate(plain.decoder.layers):
+        residual = layer.after_cross_attention
+        norm = residual.norm if residual.norm_first else None
+        asked = _side(target, target.before[number, "cross_attention"], norm, no_places[1])
+        sentences = target.tokens.sentences, source.tokens.sentences
+        yield Job("cross", number, layer.cross_attention, asked, read, *sentences)
+
+
+def _side(stream: Stream, x: Tensor, norm: Any, positions: Tensor) -> Side:
+    return Side(x, split_means(x, stream.tokens), norm, positions)
+
+
+@torch.no_grad()
+def carry(job: Job) -> LayerSplit:
+    """Splits the scores of one attention in every sentence, and adds up what each pair of parts carries."""
+    q, k = project(job.q, job.heads, job.heads.w_q), project(job.k, job.heads, job.heads.w_k)
+    H = job.heads.n_heads
+    pairs, biases, squares, error = torch.zeros(5, 5, H).double(), torch.zeros(H).double(), torch.zeros(H).double(), 0.0
+    for sentence in job.q_sentences.unique().tolist():
+        rows, columns = ((each == sentence).nonzero()[:, 0] for each in (job.q_sentences, job.k_sentences))
+        terms, bias, off = _split(job, q.of(rows), k.of(columns), (rows, columns))
+        allowed = _allowed(job, rows, columns)
+        total = _centred(terms.sum((0, 1)) + bias, allowed)  # (H, Q, K)
+        pairs += torch.einsum("prhqk,hqk->prh", terms, total)
+        biases += (bias * total).sum((1, 2))
+        squares += total.square().sum((1, 2))
+        error = max(error, off)
+    whole = squares.clamp(min=torch.finfo(torch.float64).tiny)
+    heads = [HeadSplit(job.kind, job.layer, h, pairs[..., h] / whole[h], float(biases[h] / whole[h])) for h in range(H)]
+    return LayerSplit(job.kind, job.layer, heads, error)
+
+
+def _split(
+    job: Job, q: Projected, k: Projected, rows: tuple[Tensor, Tensor]
+) -> tuple[Float[Tensor, "5 5 H Q K"], Float[Tensor, "H Q K"], float]:
+    """Gives the terms of one sentence, the bias, and how far the terms are off the layer's own scores."""
+    attention, position = job.heads.attention, job.heads.position
+    terms = pair_terms(attention, q, k)
+    scores = attention.scores(q.whole[None], k.whole[None])
+    places = job.q.positions[rows[0]][None], job.k.positions[rows[1]][None]
+    bias = position.bias(q.whole[None], k.whole[None], *places)
+    off = share(terms.sum((0, 1)) - scores[0].double(), scores)
+    added = torch.zeros_like(scores[0]) if bias is None else bias[0].expand_as(scores[0])
+    return terms, added.double(), off
+
+
+def _allowed(job: Job, rows: Tensor, columns: Tensor) -> Bool[Tensor, "Q K"]:
+    """Tells which keys may be seen: a decoder's own up to the query's, all others all."""
+    if job.kind != "decoder":
+        return torch.ones(len(rows), len(columns), dtype=torch.bool)
+    return job.k.positions[columns] <= job.q.positions[rows][:, None]
+
+
+def _centred(scores: Float[Tensor, "H Q K"], allowed: Bool[Tensor, "Q K"]) -> Float[Tensor, "H Q K"]:
+    """Takes the mean over the keys that may be seen off each row; the others are 0."""
+    means = (scores * allowed).sum(-1, keepdim=True) / allowed.sum(-1, keepdim=True)
+    return (scores - means) * allowed
+
+
+SHOWN = 0.1  # a pair has a row where it carries so much of some head's scores
+FILLS = dict(zip(PARTS[1:], (COLOURS[0], COLOURS[2], COLOURS[4], "0.8"), strict=True))
+
+
+@in_style
+def draw_mean_split(study: MeanSplitStudy) -> Figure:
+    """Draws the shares along both streams, and below them a map of pairs and heads."""
+    heads = [head for layer in study.layers for head in layer.heads]
+    names = shown_pairs(heads)
+    figure = Drawing(figsize=(11, 3.2 + (0.8 + 0.2 * len(names)) * bool(heads)))
+    rows: Any = [[*study.shares], ["pairs"] * 2] if heads else [[*study.shares]]
+    axes = figure.subplot_mosaic(rows, height_ratios=[3.2, 0.8 + 0.2 * len(names)][: len(rows)])
+    for stack, points in study.shares.items():
+        _draw_shares(axes[stack], points, f"{study.model}: variance of the {stack}'s stream")
+    if heads:
+        _draw_pairs(axes["pairs"], heads, names)
+    return figure
+
+
+def shown_pairs(heads: list[HeadSplit]) -> list[str]:
+    """Names the pairs that carry much of some head's scores, the largest on the mean first."""
+    if not heads:
+        return []
+    totals: dict[str, list[float]] = {}
+    for head in heads:
+        for name, portion in head.ranked():
+            totals.setdefault(name, []).append(portion)
+    large = [name for name, found in totals.items() if max(map(abs, found)) >= SHOWN]
+    return sorted(large, key=lambda name: -sum(totals[name]))
+
+
+def _draw_shares(axes: Axes, points: list[Shares], title: str) -> None:
+    below = np.zeros(len(points))
+    for number, (part, colour) in enumerate(FILLS.items()):
+        share = np.array([float(each.variance[number]) for each in points])
+        axes.bar(range(len(points)), share, bottom=below, color=colour, label=part)
+        below += share
+    axes.set_xticks(range(len(points)), [each.point for each in points], rotation=20)
+    axes.set(title=title, ylabel="share", ylim=(0, 1.14))
+    axes.legend(fontsize="small", ncols=4, loc="upper center")
+
+
+def _draw_pairs(axes: Axes, heads: list[HeadSplit], names: list[str]) -> None:
+    """Draws a column for each head and a row for each pair; blue carries, red works against the whole."""
+    shares = np.array([[dict(head.ranked()).get(name, 0.0) for head in heads] for name in names])
+    image = axes.imshow(shares, cmap="RdBu", vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
+    axes.set_yticks(range(len(names)), names)
+    starts = [at for at, head in enumerate(heads) if head.head == 0]
+    axes.set_xticks(starts, [f"{heads[at].kind}:{heads[at].layer}" for at in starts], rotation=30, ha="left")
+    for start in starts[1:]:
+        axes.axvline(start - 0.5, color="0.5", linewidth=0.6)
+    axes.set(title="share of each head's scores that a pair of parts carries (query–key)")
+    bar = axes.get_figure().colorbar(image, ax=axes, fraction=0.03)  # pyright: ignore[reportOptionalMemberAccess]
+    bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
+
+
+CAPTION = (
+    "Shares of the variance around the mean; in brackets what shuffled labels get. after words: what position gets "
+    "where the means of words are taken first; context: mean of the sentence; word: mean of the piece; rest: what no "
+    "mean tells. mean: length of the mean of all, as a share of a vector's."
+)
+SCORE_CAPTION = (
+    "query–key: parts of the stream that meet in the score, with the share of its differences between keys that the "
+    "pair carries, mean over the heads; error: how far the terms' sum is off, as a share of the largest score."
+)
+TOP = 3  # pairs of each layer that are listed
+
+
+def shares_table(study: MeanSplitStudy) -> Table:
+    """Lists the parts' shares along both streams."""
+    table = Table(
+        title=f"The stream of {study.model} as a sum of means, {study.n_pairs} pairs", caption=CAPTION, **QUIET
+    )
+    for number, column in enumerate(("stack", "where", "position", "after\nwords", "context", "word", "rest", "mean")):
+        table.add_column(column, justify="left" if number < 2 else "right")
+    for stack, points in study.shares.items():
+        for each in points:
+            found = zip(each.variance[:3].tolist(), each.by_chance.tolist(), strict=True)
+            cells = [f"{share:.1%} ({chance:.1%})" for share, chance in found]
+            length = float(each.sizes[0] / each.sizes.square().sum().sqrt())
+            ends = f"{float(each.variance[3]):.1%}", f"{length:.0%}"
+            table.add_row(stack, each.point, cells[0], f"{each.after_words:.1%}", *cells[1:], *ends)
+    return table
+
+
+def scores_table(study: MeanSplitStudy) -> Table:
+    """Lists for each attention the pairs of parts that carry most of its scores."""
+    table = Table(title="Which pairs of parts carry the scores", caption=SCORE_CAPTION, **QUIET)
+    for number, column in enumerate(("attention", "first", "second", "third", "error")):
+        table.add_column(column, justify="right" if number == 4 else "left")
+    for layer in study.layers:
+        pairs = [f"{name} {share:.0%}" for name, share in top_pairs(layer)]
+        table.add_row(f"{layer.kind}:{layer.layer}", *pairs, f"{layer.error:.0e}")
+    return table
+
+
+def heads_table(study: MeanSplitStudy) -> Table:
+    """Lists for each head the two pairs that carry most."""
+    table = Table(title="The two strongest pairs of each head", **QUIET)
+    for number, column in enumerate(("head", "first", "share", "second", "share ")):
+        table.add_column(column, justify="right" if number in {2, 4} else "left")
+    for layer in study.layers:
+        for head in layer.heads:
+            (one, first), (other, second) = head.ranked()[:2]
+            table.add_row(str(head), one, f"{first:.0%}", other, f"{second:.0%}")
+    return table
+
+
+def top_pairs(layer: LayerSplit, n: int = TOP) -> list[tuple[str, float]]:
+    """Gives the pairs with the largest mean share over a layer's heads."""
+    totals: dict[str, float] = {}
+    for head in layer.heads:
+        for name, portion in head.ranked():
+            totals[name] = totals.get(name, 0.0) + portion / len(layer.heads)
+    return sorted(totals.items(), key=lambda each: -each[1])[:n]

@@ -1,18 +1,24 @@
-"""Every position scheme, measured against the laws of S6."""
+"""`regard positions`."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from rich.table import Table
+from rich.text import Text
 from torch import Tensor
 
 from regard.build import build_part
 from regard.config import PartSettings
+from regard.plot.style import Drawing, in_style
+from regard.plot.terminal import QUIET
 from regard.position import POSITION, Position
-from regard.position.sinusoidal import shift_matrix
+from regard.position.absolute import shift_matrix
 from regard.study import laws
-from regard.study.laws import Law, View
+from regard.study.laws import Law, View, pairs_at, step_axis
 
 N_HEADS = 8
 # Laws over pairs of places look at no more places than this: their cost grows with the square.
@@ -194,3 +200,172 @@ def _cost(scheme: Position, door: str, width: int) -> Cost:
     own = sum(parameter.numel() for parameter in scheme.parameters())
     wider = 4 * (2 * width) ** 2 if door == "embed" else None
     return Cost(own, 4 * width**2, wider)
+
+
+@dataclass(frozen=True, eq=False)
+class Moved:
+    """A map, and what it makes of one code: `matrix @ before` is `moved`, and should be `after`."""
+
+    exact: bool  # by its formula, or else fitted to all places
+    matrix: Float[Tensor, "W W"]
+    place: int
+    before: Float[Tensor, " W"]
+    moved: Float[Tensor, " W"]
+    after: Float[Tensor, " W"]
+
+
+def find_shift(view: View, steps: int, place: int, base: float | None = None) -> Moved | None:
+    """Moves the place nearest to the wanted one; None where there are no codes, or no two places so far apart.
+
+    With a base the codes are sinusoidal, and the map is known; else it is fitted by least squares.
+    """
+    start, end = pairs_at(view.places, step_axis(view.places), steps)
+    if view.size() == 0.0 or not len(start):
+        return None
+    width = view.codes.shape[1]
+    exact = None if base is None or width % 2 else shift_matrix(steps, width, base)
+    # Codes may have dependent features, so the solver must handle any rank.
+    fitted = torch.linalg.lstsq(view.codes[start], view.codes[end], driver="gelsd").solution.T
+    matrix = fitted if exact is None else exact
+    nearest = int((start - place).abs().argmin())
+    before, after = view.codes[start[nearest]], view.codes[end[nearest]]
+    return Moved(exact is not None, matrix, int(start[nearest]), before, matrix @ before, after)
+
+
+@in_style
+def draw_positions(reports: list[PositionReport]) -> Figure:
+    """Draws one scheme in detail, or several in rows to compare."""
+    if len(reports) == 1:
+        return _draw_one(reports[0])
+    figure = Drawing(figsize=(10, 1.9 * len(reports)))
+    for row, report in zip(figure.subplots(len(reports), 3, width_ratios=[1.2, 1.2, 1]), reports, strict=True):
+        _draw_views(row[0], row[1], row[2], report)
+    return figure
+
+
+def _draw_one(report: PositionReport) -> Figure:
+    figure = Drawing(figsize=(11, 6.4))
+    whole, split, profile, products, signs, counter = figure.subplots(2, 3).flatten()
+    _draw_views(whole, split, profile, report)
+    gram = report.codes @ report.codes.T
+    products.imshow(gram.numpy(), cmap="viridis", aspect="auto", interpolation="nearest")
+    products.set(title="products of codes, PE(p)·PE(q)", xlabel="q", ylabel="p")
+    n = min(len(report.codes), 64)
+    signs.imshow((report.codes[:n, ::2] < 0).numpy(), cmap="Greys", aspect="auto", interpolation="nearest")
+    signs.set(title="signs of every second feature", xlabel="pair of features", ylabel="position")
+    counter.imshow(bits(n).numpy(), cmap="Greys", aspect="auto", interpolation="nearest")
+    counter.set(title="a binary counter", xlabel="bit", ylabel="number")
+    return figure
+
+
+def halves(codes: Float[Tensor, "N W"]) -> Float[Tensor, "N W"]:
+    """Puts all sines to the left and all cosines to the right (S6.7)."""
+    return torch.cat([codes[:, ::2], codes[:, 1::2]], dim=1)
+
+
+def bits(n: int) -> Int[Tensor, "N bits"]:
+    """Gives the binary digits of 0 … n − 1, lowest first, as the sines run from fast to slow."""
+    return torch.arange(n)[:, None] >> torch.arange(max(1, (n - 1).bit_length())) & 1
+
+
+def _draw_views(whole: Axes, split: Axes, profile: Axes, report: PositionReport) -> None:
+    """Draws the codes as they are, the codes by halves, and the profile (S6.7)."""
+    _draw_codes(
+        whole, report.codes, f"{report.name}: " + ("added at each distance" if report.door == "bias" else "codes")
+    )
+    _draw_codes(
+        split, halves(report.codes), "even | odd features" if report.waves is None else "sine half | cosine half"
+    )
+    for axes in (whole, split):
+        axes.set(xlabel="feature", ylabel="distance" if report.door == "bias" else "position")
+    _draw_profile(profile, report)
+
+
+def _draw_codes(axes: Axes, codes: Tensor, title: str) -> None:
+    top = float(codes.abs().max()) or 1.0
+    image = axes.imshow(codes.numpy(), cmap="RdBu", vmin=-top, vmax=top, aspect="auto", interpolation="nearest")
+    axes.set_title(title)
+    bar = axes.get_figure().colorbar(image, ax=axes, fraction=0.05)  # pyright: ignore[reportOptionalMemberAccess]
+    bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
+
+
+def _draw_profile(axes: Axes, report: PositionReport) -> None:
+    axes.plot(report.profile.numpy())
+    what = "what is added to the score" if report.door == "bias" else "PE(p)·PE(p + k)"
+    axes.set(title=what, xlabel="distance k")
+
+
+LAWS = {
+    "unique": "unique",
+    "bounded": "bounded",
+    "deterministic": "fixed",
+    "even_steps": "even\nsteps",
+    "distance_only": "by dis-\ntance",
+    "symmetric": "sym-\nmetric",
+    "shift": "linear\nshift",
+}
+
+
+CAPTION = (
+    "✓ holds, ✗ does not, – nothing to measure. unique: smallest distance of two codes; bounded: largest number in a "
+    "code; fixed: difference of two random starts; even steps: change of a step when the text is twice as long; by "
+    "distance: spread of PE(p)·PE(q) at equal p − q; symmetric: against PE(q)·PE(p); linear shift: residual of one "
+    "matrix that takes PE(p) to PE(p + 1)."
+)
+
+
+def positions_table(reports: list[PositionReport], length: int, width: int) -> Table:
+    """Lists the laws for each scheme, side by side, narrow enough for 80 columns."""
+    table = Table(title=f"Laws of positions at length {length}, width {width}", caption=CAPTION, **QUIET)
+    table.add_column("scheme", no_wrap=True)
+    for title in (*LAWS.values(), "param-\neters"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for report in reports:
+        cells = [_cell(getattr(report, law)) for law in LAWS]
+        table.add_row(report.name, *cells, f"{report.cost.scheme:,}")
+    return table
+
+
+def facts_table(report: PositionReport) -> Table:
+    """Lists what is worth knowing of one scheme beyond the laws."""
+    table = Table(title=f"More about {report.name}", **QUIET, show_header=False)
+    table.add_row(
+        "acts on",
+        {"embed": "token vectors", "rotate": "queries and keys", "bias": "scores"}.get(report.door, "nothing"),
+    )
+    if report.waves is not None:
+        waves = report.waves
+        table.add_row("wavelengths", f"{waves.shortest:.4f} … {waves.longest:,.1f} positions")
+        table.add_row("ratio of neighbours", f"constant up to {waves.geometric:.1e}")
+        if waves.pairs_per_halving is not None:
+            table.add_row(
+                "like a binary counter", f"half as many flips every {waves.pairs_per_halving:.2f} pairs (a counter: 1)"
+            )
+    if report.circles.holds:
+        table.add_row("pairs of features", "stay on circles")
+    if report.half_distance is not None:
+        table.add_row("product halves at distance", str(report.half_distance))
+    if report.distinct_up_to is not None:
+        table.add_row("codes differ", f"for all positions 0 … {report.distinct_up_to:,}")
+    if report.cost.layer_concatenated is not None:
+        added, wide = report.cost.layer_added, report.cost.layer_concatenated
+        table.add_row(
+            "attention layer above", f"{added:,} parameters if added, {wide:,} if set beside an equally wide vector"
+        )
+    return table
+
+
+def _cell(law: Law) -> Text:
+    if law.value is None:
+        return Text("–", style="dim")
+    mark, colour = ("✓", "green") if law.holds else ("✗", "red")
+    return Text(f"{_short(law.value)} {mark}", style=colour)
+
+
+def _short(number: float) -> str:
+    """Writes a number in five characters; what float64 cannot tell from 0 is about 0."""
+    if 0 < number < 1e-12:
+        return "≈0"
+    if number == 0 or number >= 100:
+        return f"{number:.0f}"
+    return f"{number:.2g}" if number >= 0.01 else f"{number:.0e}"

@@ -1,24 +1,27 @@
-"""How many heads does a model need? Heads are taken out one after another, and quality is measured again each time."""
+"""`study heads`."""
 
 import random
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+import numpy as np
 from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from rich.table import Table
 from torch import Tensor
 
 from regard.batch import Batch
-from regard.decode.translator import Translator
 from regard.model import Seq2Seq
-from regard.study.readable import Readable, readable
-from regard.study.spread import Spread, spread
-from regard.trace.bar import Bar, no_bar
-from regard.trace.costs import pair_batches
-from regard.trace.heads import report_heads
-from regard.trace.places import find_places, own_copy
-from regard.trace.quality import Quality, judge
-from regard.trace.switch import switched_off
+from regard.pipeline.translator import Translator
+from regard.plot.style import COLOURS, Drawing, in_style
+from regard.plot.terminal import QUIET
+from regard.search.scoring import pair_batches
+from regard.study.inputs import Readable, readable
+from regard.study.stats import Spread, spread
+from regard.trace.head_ablation import Bar, Quality, find_places, judge, no_bar, own_copy, switched_off
+from regard.trace.head_report import report_heads
 
 LEAST_PAIRS = 8
 MEASURED, REVERSED, RANDOM = "least important first", "most important first", "by chance"
@@ -156,3 +159,83 @@ def _of(orders: dict[tuple[str, int], list[str]], name: str) -> list[list[str]]:
 def _kept(n: int, qualities: list[Quality]) -> Kept:
     bleus = [quality.bleu for quality in qualities if quality.bleu is not None]
     return Kept(n, spread([quality.loss for quality in qualities]), spread(bleus))
+
+
+KINDS = {"encoder": COLOURS[0], "decoder": COLOURS[2], "cross": COLOURS[1]}
+
+
+@in_style
+def draw_pruning(study: PruneStudy) -> Figure:
+    """Draws BLEU and loss while heads go, and how much each head matters alone."""
+    figure = Drawing(figsize=(11, 3.6))
+    bleu, loss, importance = figure.subplots(1, 3)
+    _draw_curves(bleu, study, "bleu")
+    bleu.axhline(study.curves[0].points[0].bleu.mean - ALLOWED_LOSS, color="0.6", linestyle=":", linewidth=1)
+    bleu.set(title=f"BLEU, {study.n_pairs} pairs; dotted: one point lost")
+    bleu.legend(fontsize="small")
+    _draw_curves(loss, study, "loss")
+    loss.set(title="−log p of a target token")
+    _draw_importance(importance, study)
+    return figure
+
+
+def _draw_curves(axes: Axes, study: PruneStudy, what: str) -> None:
+    for curve in study.curves:
+        kept = [point.n for point in curve.points]
+        found = [getattr(point, what) for point in curve.points]
+        means, spreads = np.array([each.mean for each in found]), np.array([each.spread for each in found])
+        (line,) = axes.plot(kept, means, "o-", markersize=3, label=f"removed {curve.order}")
+        axes.fill_between(kept, means - spreads, means + spreads, color=line.get_color(), alpha=0.15, linewidth=0)
+    axes.invert_xaxis()
+    axes.set(xlabel="heads left")
+
+
+def _draw_importance(axes: Axes, study: PruneStudy) -> None:
+    colours = [KINDS[name.split(":")[0]] for name, _ in study.importance]
+    axes.bar(range(len(colours)), [rise for _, rise in study.importance], color=colours, width=1.0)
+    for kind, colour in KINDS.items():
+        axes.bar([0], [0], color=colour, label=kind)
+    axes.axhline(0, color="0.6", linewidth=0.8)
+    axes.legend(fontsize="small")
+    axes.set(title="rise of the loss without one head", xlabel="heads, by importance")
+
+
+CAPTION = (
+    "BLEU of greedy translations and loss of a target token, in nats, with so many heads left, measured again at each "
+    "point; ± is the standard deviation over the orders by chance."
+)
+MOST_HEADS = 10  # that are listed from either end
+
+
+def pruning_table(study: PruneStudy) -> Table:
+    """Lists all curves, number by number."""
+    title = f"Heads of {study.model} taken out, {study.n_pairs} pairs"
+    table = Table(title=title, caption=CAPTION, **QUIET)
+    for column in ("heads", *(f"{what},\n{curve.order}" for what in ("BLEU", "loss") for curve in study.curves)):
+        table.add_column(column, justify="right")
+    for number, kept in enumerate(study.curves[0].points):
+        bleus = [_cell(curve, number, "bleu", ".1f") for curve in study.curves]
+        losses = [_cell(curve, number, "loss", ".2f") for curve in study.curves]
+        table.add_row(str(kept.n), *bleus, *losses)
+    return table
+
+
+def importance_table(study: PruneStudy) -> Table:
+    """Lists the heads that matter most, and those that matter least."""
+    title = f"Rise of the loss without one head, {study.n_ranked_on} other pairs"
+    table = Table(title=title, **QUIET)
+    for column in ("most", "loss ", "least", "loss"):
+        table.add_column(column, justify="right" if column.startswith("loss") else "left")
+    n = min(MOST_HEADS, len(study.importance))
+    for one, other in zip(study.importance[:n], study.importance[::-1][:n], strict=True):
+        table.add_row(one[0], _signed(one[1]), other[0], _signed(other[1]))
+    return table
+
+
+def _cell(curve: Curve, number: int, what: str, form: str) -> str:
+    found = getattr(curve.points[number], what)
+    return format(found.mean, form) + (f" ± {found.spread:{form}}" if found.n > 1 else "")
+
+
+def _signed(number: float) -> str:
+    return f"{number:+.4f}".replace("-", "−")

@@ -1,13 +1,18 @@
-"""Attention as kernel regression: the Nadaraya–Watson experiment of S1.4."""
+"""`regard regression`."""
 
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
+from matplotlib.figure import Figure
+from rich.table import Table
 from torch import Tensor
 
 from regard.attention import Gaussian
 from regard.mask import Mask, allow
+from regard.plot.heatmap import draw_weights
+from regard.plot.style import Drawing, in_style
+from regard.plot.terminal import QUIET
 
 
 @dataclass(frozen=True)
@@ -110,3 +115,39 @@ def _one_head(x: Tensor) -> Tensor:
 def _curve(prediction: Tensor, x_test: Tensor) -> Curve:
     prediction = prediction.detach()
     return Curve(prediction, float((prediction - truth(x_test)).square().mean()))
+
+
+@in_style
+def draw_regression(result: Regression) -> Figure:
+    """Draws the three fits, the loss curve, and the weights before and after learning."""
+    figure = Drawing(figsize=(10, 6.4))
+    fits, loss, before, after = figure.subplots(2, 2, width_ratios=[1.6, 1]).flatten()
+    x = result.x_test.numpy()
+    fits.plot(result.x.numpy(), result.y.numpy(), "o", color="black", alpha=0.35, markersize=4, label="training points")
+    fits.plot(x, result.y_test.numpy(), color="black", linewidth=1, label="truth: 2 sin x + x^0.8")
+    for name, curve in (("average", result.average), ("Gaussian, w = 1", result.fixed)):
+        fits.plot(x, curve.prediction.numpy(), label=f"{name}: error {curve.error:.3f}")
+    learned = result.learned
+    fits.plot(x, learned.prediction.numpy(), label=f"Gaussian, w = {result.w:.2f} learned: error {learned.error:.3f}")
+    fits.set(title="Three ways to pool the same points", xlabel="x", ylabel="y")
+    fits.legend(fontsize="small", loc="lower center")
+    loss.plot(result.losses)
+    loss.set(title="Learning w, each point from all the others", xlabel="step", ylabel="mean squared error")
+    for axes, weights, title in (
+        (before, result.weights_before, "Weights with w = 1"),
+        (after, result.weights_after, f"Weights with w = {result.w:.2f}"),
+    ):
+        draw_weights(axes, weights)
+        axes.set(title=title, xlabel="training point, by x", ylabel="test point, by x")
+    return figure
+
+
+def regression_table(result: Regression) -> Table:
+    """Lists the three poolings and their errors."""
+    table = Table(title=f"Kernel regression, {len(result.x)} points, seed {result.seed}", **QUIET)
+    for column in ("pooling", "w", "mean squared error"):
+        table.add_column(column, justify="left" if column == "pooling" else "right")
+    table.add_row("average of all points", "–", f"{result.average.error:.4f}")
+    table.add_row("Gaussian kernel, fixed", "1.00", f"{result.fixed.error:.4f}")
+    table.add_row("Gaussian kernel, learned", f"{result.w:.2f}", f"{result.learned.error:.4f}")
+    return table

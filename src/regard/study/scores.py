@@ -1,14 +1,20 @@
-"""What each score makes of the same queries and keys, and why the dot product is scaled."""
+"""`regard scores`."""
 
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from rich.table import Table
 from torch import Tensor
 
 from regard.attention import ATTENTION, Dot, ScaledDot
 from regard.build import build_part
 from regard.config import PartSettings
+from regard.plot.heatmap import draw_weights, write_numbers
+from regard.plot.style import Drawing, in_style
+from regard.plot.terminal import QUIET
 
 
 @dataclass(frozen=True)
@@ -84,3 +90,57 @@ def measure_variance(width: int, generator: torch.Generator, n: int = 128, repea
         found.append((attention.scores(q, k).var(), weights.amax(dim=-1).mean(), slope))
     (dot, largest_dot, slope_dot), (scaled, largest_scaled, slope_scaled) = (map(float, row) for row in found)
     return Variance(width, dot, scaled, largest_dot, largest_scaled, slope_dot, slope_scaled)
+
+
+@in_style
+def draw_scores(study: ScoresStudy) -> Figure:
+    """Draws each score's weights over the same words, and below them what the width does to a dot product."""
+    figure = Drawing(figsize=(2.6 * len(study.scores), 6))
+    top, bottom = figure.subfigures(2, 1, height_ratios=[1.1, 1], squeeze=False)[:, 0]
+    for axes, report in zip(top.subplots(1, len(study.scores), sharey=True), study.scores, strict=True):
+        draw_weights(axes, report.weights, study.queries, study.keys, largest=1.0)
+        write_numbers(axes, report.weights)
+        axes.set_title(f"{report.name}\nscores ± {report.std:.1f}, entropy {report.entropy:.2f}")
+    top.suptitle(
+        f"The same random vectors, one for each word (width {study.width}), under every score", x=0.01, ha="left"
+    )
+    variance, largest, slope = bottom.subplots(1, 3)
+    _draw_widths(variance, study.variances, "dot", "scaled", "variance of the score")
+    _draw_widths(largest, study.variances, "largest_dot", "largest_scaled", "largest weight of a row")
+    _draw_widths(slope, study.variances, "slope_dot", "slope_scaled", "gradient through the softmax, mean α(1 − α)")
+    variance.set_yscale("log", base=2)
+    widths = [v.width for v in study.variances]
+    variance.plot(widths, widths, ":", color="black", linewidth=1, label="theory: the width")
+    variance.legend(fontsize="small")
+    return figure
+
+
+def _draw_widths(axes: Axes, variances: list[Variance], dot: str, scaled: str, title: str) -> None:
+    widths = [v.width for v in variances]
+    axes.plot(widths, [getattr(v, dot) for v in variances], "o-", markersize=3, label="qᵀk")
+    axes.plot(widths, [getattr(v, scaled) for v in variances], "o-", markersize=3, label="qᵀk / √width")
+    axes.set_xscale("log", base=2)
+    axes.set(title=title, xlabel="width")
+
+
+def scores_table(study: ScoresStudy) -> Table:
+    """Lists what each score made of the same vectors."""
+    title = f"The same {len(study.queries)} queries and {len(study.keys)} keys, width {study.width}, seed {study.seed}"
+    table = Table(title=title, **QUIET)
+    for column in ("score", "mean", "std", "entropy of weights", "largest weight"):
+        table.add_column(column, justify="left" if column == "score" else "right")
+    for report in study.scores:
+        numbers = (report.mean, report.std, report.entropy, report.largest)
+        table.add_row(report.name, *(f"{number:.3f}" for number in numbers))
+    return table
+
+
+def variances_table(study: ScoresStudy) -> Table:
+    """Lists what the width does to dot products of unit-variance vectors."""
+    table = Table(title="Why √d: dot products of unit-variance vectors", **QUIET)
+    for column in ("width", "variance of qᵀk", "… of qᵀk/√d", "largest weight", "… scaled", "α(1 − α)", "… scaled"):
+        table.add_column(column, justify="right")
+    for v in study.variances:
+        weights = (f"{v.largest_dot:.3f}", f"{v.largest_scaled:.3f}", f"{v.slope_dot:.5f}", f"{v.slope_scaled:.5f}")
+        table.add_row(str(v.width), f"{v.dot:.1f}", f"{v.scaled:.3f}", *weights)
+    return table

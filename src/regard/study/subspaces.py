@@ -1,23 +1,104 @@
-"""Do words and positions live in nearly orthogonal subspaces, and which features carry position? (S7.5)"""
+"""`study subspaces`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from rich.table import Table
 from torch import Tensor
 
 from regard.batch import EOS
-from regard.decode.translator import Translator
-from regard.model.embedding import Embedding
-from regard.study.angles import Comparison, compare, leading
-from regard.study.clock import one_thread
-from regard.study.embedded import code_vectors, scheme_of, word_vectors
-from regard.study.groups import corrected, explained, group_means, joint_means, pooled
-from regard.study.position_probe import is_word
-from regard.study.readable import readable
-from regard.trace.bar import Bar, no_bar
-from regard.trace.stream import Stream, looked_into, record_streams
+from regard.model.layers import Embedding
+from regard.pipeline.translator import Translator
+from regard.plot.style import Drawing, in_style
+from regard.plot.terminal import QUIET
+from regard.study.inputs import readable
+from regard.study.probe import is_word
+from regard.study.stats import Spread, spread
+from regard.study.stream_parts import (
+    code_vectors,
+    corrected,
+    explained,
+    group_means,
+    joint_means,
+    pooled,
+    scheme_of,
+    word_vectors,
+)
+from regard.study.timing import one_thread
+from regard.trace.head_ablation import Bar, no_bar
+from regard.trace.residual import Stream, looked_into, record_streams
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Two subspaces of one space: the angles between them in degrees, smallest first, and those of random ones.
+
+    `overlap` is the mean of cos², the share of the smaller subspace that lies in the larger: 0 where they are
+    orthogonal, 1 where one holds the other, and k/D on the mean where one of k dimensions is random.
+    """
+
+    name: str
+    dims: tuple[int, int]
+    width: int
+    angles: Float[Tensor, " n"]
+    overlap: float
+    random_angles: Float[Tensor, " n"]  # means of the draws
+    random_spread: Float[Tensor, " n"]
+    random_overlap: Spread
+
+
+def leading(x: Float[Tensor, "N D"], share: float | None = None, top: int | None = None) -> Float[Tensor, "D k"]:
+    """Gives the directions along which rows vary most: so many, or the fewest that hold a share of the variance."""
+    x = x.double() - x.double().mean(0)
+    values, vectors = torch.linalg.eigh(x.T @ x)
+    values, vectors = values.flip(0).clamp(min=0.0), vectors.flip(1)
+    rank = int((values > values[0] * 1e-10).sum()) if values[0] > 0 else 0
+    if rank == 0:
+        raise ValueError("rows that are all alike span no subspace, got no variance")
+    if top is not None:
+        return vectors[:, : min(top, rank)]
+    if share is None or not 0 < share <= 1:
+        raise ValueError(f"a share of the variance must lie in (0, 1], got {share}")
+    held = values[:rank].cumsum(0) / values[:rank].sum()
+    return vectors[:, : min(rank, int((held < share - 1e-12).sum()) + 1)]
+
+
+def principal_angles(a: Float[Tensor, "D k"], b: Float[Tensor, "D m"]) -> Float[Tensor, " n"]:
+    """Gives the angles between two subspaces with orthonormal bases, in degrees, smallest first.
+
+    Cosines are singular values of aᵀb; small angles are told better by their sines (Björck and Golub 1973).
+    """
+    a, b = (a, b) if a.shape[1] >= b.shape[1] else (b, a)
+    across = a.T @ b
+    cosines = torch.linalg.svdvals(across).clamp(max=1.0)
+    sines = torch.linalg.svdvals(b - a @ across).flip(0).clamp(max=1.0)
+    return torch.rad2deg(torch.where(cosines.square() > 0.5, sines.asin(), cosines.acos()))
+
+
+def overlap(angles: Float[Tensor, " n"]) -> float:
+    """Gives the mean of cos²."""
+    return float(torch.deg2rad(angles).cos().square().mean())
+
+
+def random_basis(width: int, k: int, chance: torch.Generator) -> Float[Tensor, "D k"]:
+    """Draws a subspace, all directions alike."""
+    return torch.linalg.qr(torch.randn(width, k, generator=chance, dtype=torch.float64))[0]
+
+
+def compare(
+    name: str, a: Float[Tensor, "D k"], b: Float[Tensor, "D m"], draws: int, chance: torch.Generator
+) -> Comparison:
+    """Measures the angles, and those between the first subspace and random ones of the second's dimensions."""
+    width, dims = len(a), (a.shape[1], b.shape[1])
+    angles = principal_angles(a, b)
+    drawn = torch.stack([principal_angles(a, random_basis(width, dims[1], chance)) for _ in range(draws)])
+    by_chance = spread([overlap(each) for each in drawn])
+    return Comparison(name, dims, width, angles, overlap(angles), drawn.mean(0), drawn.std(0), by_chance)
+
 
 LEAST_PAIRS = 16
 MOST_PLACES = 512  # whose codes are compared with words
@@ -34,7 +115,7 @@ class SubspaceSettings:
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class WordTable:
     """The vectors of words and the codes of places, before the first layer."""
 
     n_words: int
@@ -65,7 +146,7 @@ class StackSubspaces:
     """One stack; `table` is None where the position scheme puts nothing into the stream."""
 
     stack: str
-    table: Table | None
+    table: WordTable | None
     points: list[Point]
 
 
@@ -103,7 +184,7 @@ def run_subspaces(
 
 def compare_tables(
     embedding: Embedding, n_places: int, settings: SubspaceSettings, chance: torch.Generator
-) -> Table | None:
+) -> WordTable | None:
     """Compares all words but the special ones with the codes of the first places; None where there are no codes."""
     codes = code_vectors(embedding, torch.arange(n_places))
     if codes is None:
@@ -115,7 +196,7 @@ def compare_tables(
         compare(name, leading(words, share, top), leading(codes, share, top), settings.draws, chance)
         for name, share, top in sizes
     ]
-    return Table(len(words), n_places, found, cosine(words, codes), words.shape[1] ** -0.5)
+    return WordTable(len(words), n_places, found, cosine(words, codes), words.shape[1] ** -0.5)
 
 
 def cosine(words: Float[Tensor, "N D"], codes: Float[Tensor, "P D"]) -> float:
@@ -142,3 +223,123 @@ def compare_stream(stream: Stream, settings: SubspaceSettings, chance: torch.Gen
         lie = compare("words and places in the stream", of_words, of_places, settings.draws, chance)
         found.append(Point(point, shares, total, beyond_words, lie))
     return found
+
+
+@in_style
+def draw_subspaces(study: SubspaceStudy) -> Figure:
+    """Draws for the encoder angles and shares by feature, and for both stacks the map of all layers."""
+    figure = Drawing(figsize=(11, 6.4))
+    (angles, features), (encoder, decoder) = figure.subplots(2, 2)
+    first = study.stacks[0]
+    if first.table is None:
+        found = [(point.point, point.comparison) for point in first.points]
+        _draw_angles(angles, found, f"means of words and places, encoder ({study.scheme}: no codes)")
+    else:
+        found = [(each.name, each) for each in first.table.comparisons]
+        _draw_angles(angles, found, f"words and {study.scheme} codes of {study.model}")
+    _draw_features(features, first)
+    for axes, stack in ((encoder, first), (decoder, study.stacks[1])):
+        _draw_map(axes, stack)
+    return figure
+
+
+def _draw_angles(axes: Axes, comparisons: list[tuple[str, Comparison]], title: str) -> None:
+    """Draws angles from the smallest on, over the mean and three deviations of random subspaces."""
+    for name, each in comparisons:
+        at = torch.linspace(0, 1, len(each.angles)) if len(each.angles) > 1 else torch.zeros(1)
+        (line,) = axes.plot(at, each.angles, ".-", markersize=3, label=f"{name}: {each.dims[0]} and {each.dims[1]}")
+        low, high = (each.random_angles + sign * 3 * each.random_spread for sign in (-1, 1))
+        axes.fill_between(at, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
+    axes.axhline(90, color="0.7", linewidth=0.8)
+    axes.set(title=title, xlabel="angles from the smallest to the largest; bands: random subspaces", ylabel="degrees")
+    axes.legend(fontsize="small")
+
+
+def _draw_features(axes: Axes, stack: StackSubspaces) -> None:
+    for point in dict.fromkeys((stack.points[0], stack.points[-1])):
+        axes.plot(point.shares, linewidth=0.8, label=point.point)
+    axes.set(title=f"{stack.stack}: share of a feature's variance by position", xlabel="feature")
+    axes.legend(fontsize="small")
+
+
+def _draw_map(axes: Axes, stack: StackSubspaces) -> None:
+    """Draws a row for each point, features in the order of what position explains of them where the stream begins."""
+    shares = sorted_shares(stack)
+    image = axes.imshow(shares.numpy(), cmap="viridis", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+    axes.set_yticks(range(len(stack.points)), [point.point for point in stack.points])
+    axes.set(title=f"{stack.stack}: share by position at each layer", xlabel="features, sorted at the embedding")
+    bar = axes.get_figure().colorbar(image, ax=axes, fraction=0.05)  # pyright: ignore[reportOptionalMemberAccess]
+    bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
+
+
+def sorted_shares(stack: StackSubspaces) -> Float[Tensor, "points D"]:
+    """Gives all points' shares, features that tell position best at the first point to the left."""
+    order = stack.points[0].shares.argsort(descending=True)
+    return torch.stack([point.shares for point in stack.points])[:, order]
+
+
+CAPTION = (
+    "dims: of the words' and of the positions' subspace; angles in degrees, beside them those of random subspaces; "
+    "overlap: mean of cos², 0 orthogonal, 1 one inside the other."
+)
+POINT_CAPTION = (
+    "position: share of the variance that position explains, corrected for chance; beyond words: what it explains of "
+    "what the means of words leave; features: how many hold half of the first; overlap: of what words and what places "
+    "bring to a common fit, beside it that of random subspaces."
+)
+COLUMNS = ("stack", "size", "dims", "smallest", "random", "mean", "random ", "overlap", "random  ")
+
+
+def angles_table(study: SubspaceStudy) -> Table:
+    """Lists the angles between words and codes before the first layer."""
+    table = Table(title=f"Words and codes of {study.model}, {study.scheme} positions", caption=CAPTION, **QUIET)
+    for number, column in enumerate(COLUMNS):
+        table.add_column(column, justify="left" if number < 2 else "right")
+    for name, found in distinct_tables(study).items():
+        for each in found.comparisons:
+            table.add_row(name, each.name, *comparison_cells(each))
+    return table
+
+
+def distinct_tables(study: SubspaceStudy) -> dict[str, WordTable]:
+    """Gives the tables by stack; stacks that share words and codes have one."""
+    named = {stack.stack: stack.table for stack in study.stacks if stack.table is not None}
+    angles = [each.comparisons[0].angles for each in named.values()]
+    if len(angles) == 2 and torch.equal(*angles):
+        return {"both": next(iter(named.values()))}
+    return named
+
+
+def points_table(study: SubspaceStudy) -> Table:
+    """Lists what position explains at each point of the stream, and by how many features."""
+    table = Table(
+        title=f"Position in the stream of {study.model}, {study.n_pairs} pairs", caption=POINT_CAPTION, **QUIET
+    )
+    columns = ("stack", "where", "position", "beyond\nwords", "features", "largest", "dims", "overlap", "random")
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left" if number < 2 else "right")
+    for stack in study.stacks:
+        for point in stack.points:
+            each, n = point.comparison, n_carrying(point.shares)
+            explained = f"{point.total:.1%}", f"{point.beyond_words:.1%}"
+            features = str(n), f"{float(point.shares.max()):.0%}"
+            dims = f"{each.dims[0]}, {each.dims[1]}"
+            table.add_row(stack.stack, point.point, *explained, *features, dims, *_overlaps(each))
+    return table
+
+
+def n_carrying(shares: Float[Tensor, " D"]) -> int:
+    """Counts the features, strongest first, that hold half of what position explains."""
+    strongest = shares.clamp(min=0.0).sort(descending=True).values
+    return int((strongest.cumsum(0) < strongest.sum() / 2).sum()) + 1
+
+
+def comparison_cells(each: Comparison) -> list[str]:
+    """Gives one comparison as it is printed."""
+    smallest = f"{float(each.angles[0]):.1f}°", f"{float(each.random_angles[0]):.1f}°"
+    mean = f"{float(each.angles.mean()):.1f}°", f"{float(each.random_angles.mean()):.1f}°"
+    return [f"{each.dims[0]}, {each.dims[1]}", *smallest, *mean, *_overlaps(each)]
+
+
+def _overlaps(each: Comparison) -> tuple[str, str]:
+    return f"{each.overlap:.3f}", f"{each.random_overlap.mean:.3f}"

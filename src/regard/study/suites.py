@@ -9,7 +9,7 @@ from pathlib import Path
 
 import regard
 from regard.config import choose
-from regard.zoo.find import present
+from regard.zoo import present
 
 HERE = Path(regard.__file__).parents[2] / "benchmarks"  # where the package runs from its source tree
 GET_THEM = (

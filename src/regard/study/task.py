@@ -1,11 +1,17 @@
-"""A task whose examples are tokens with places: what is read, where it stands, what is to be said."""
+"""Tasks with coordinates; upper bounds."""
 
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from jaxtyping import Int, Shaped
 from torch import Tensor
+
+from regard.build import build_part
+from regard.config import PartSettings, unknown
+from regard.position import POSITION
 
 # Draws other examples of the same classes from some: for training only.
 Vary = Callable[[Shaped[Tensor, "B T *P"], torch.Generator], Shaped[Tensor, "B T *P"]]
@@ -53,3 +59,63 @@ class Task:
     valid: Examples
     test: Examples
     vary: Vary | None = None
+
+
+NOTHING = "nothing"  # a coordinate that is 0 everywhere
+PROBE = {"width": 8, "d_head": 8, "n_heads": 1, "max_len": 1}
+
+
+@dataclass(frozen=True)
+class Told:
+    """One way, as it is called; a scheme that tells nothing is told nothing."""
+
+    name: str
+    scheme: str
+    coordinates: tuple[str, ...]
+
+
+def read_told(text: str, axes: Sequence[str]) -> Told:
+    """Reads `scheme` or `scheme:axis,axis`; without axes a scheme is told the last ones, or the first if it takes one.
+
+    The first axis of every task is the index of the token in reading order.
+    """
+    scheme, sign, named = text.partition(":")
+    n = build_part(POSITION, PartSettings(scheme), "position", PROBE).n_axes
+    if scheme == "none":
+        return Told(text, scheme, ())
+    given = tuple(named.split(",")) if sign else _usual(n, axes, scheme)
+    for name in given:
+        if name not in (*axes, NOTHING):
+            raise ValueError(unknown(name, [*axes, NOTHING], f"axis of {text!r}"))
+    if len(given) != n:
+        raise ValueError(f"position {scheme!r} takes {n} coordinates, got {len(given)} in {text!r}")
+    return Told(text, scheme, given)
+
+
+def tell(told: Told, axes: Sequence[str], places: Int[Tensor, "M T A"]) -> Int[Tensor, "M T"] | Int[Tensor, "M T A2"]:
+    """Gives the positions as the scheme takes them."""
+    blank = torch.zeros_like(places[..., 0])
+    columns = [blank if name == NOTHING else places[..., axes.index(name)] for name in told.coordinates or (NOTHING,)]
+    return columns[0] if len(columns) == 1 else torch.stack(columns, dim=-1)
+
+
+def _usual(n: int, axes: Sequence[str], scheme: str) -> tuple[str, ...]:
+    if n > len(axes):
+        raise ValueError(f"position {scheme!r} takes {n} coordinates, and here are {len(axes)}: {', '.join(axes)}")
+    return tuple(axes[:1]) if n == 1 else tuple(axes[-n:])
+
+
+def best_possible(examples: Examples, places: Int[Tensor, "M T *axes"]) -> float:
+    """Gives the largest share of these examples that a reader of sets can get right.
+
+    A model that sees its tokens as a set of pairs (token, place) says the same wherever the sets are the same. So of
+    examples with equal sets it gets no more right than those of their commonest class: a proof for these very examples,
+    not an estimate. Where all sets differ it says nothing, and is 1.
+    """
+    groups: dict[bytes, Counter[int]] = defaultdict(Counter)
+    for number, (length, label) in enumerate(zip(examples.lengths.tolist(), examples.labels.tolist(), strict=True)):
+        tokens = examples.tokens[number, :length].reshape(length, -1)
+        where = places[number if len(places) > 1 else 0, :length].reshape(length, -1)
+        pairs = np.concatenate([where.cpu().double().numpy(), tokens.cpu().double().numpy()], axis=1)
+        groups[pairs[np.lexsort(pairs.T)].tobytes()][label] += 1
+    return sum(max(labels.values()) for labels in groups.values()) / len(examples)

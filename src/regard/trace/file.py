@@ -1,25 +1,55 @@
-"""A trace to one safetensors file and back."""
+"""Trace <-> safetensors."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 import regard
+from regard.atomic import whole_file
 from regard.checkpoint import write_tensors
 from regard.config import DecodeSettings, choose, settings
-from regard.text.whole import whole_file
-from regard.trace.given import GivenLook
-from regard.trace.look import Look
-from regard.trace.projected import ProjectedLook
-from regard.trace.recorded import RecordedLook
-from regard.trace.stored import below, restore_flows, restore_tree, store_flows, store_tree
-from regard.trace.trace import Option, Step, Trace
+from regard.trace.attention import GivenLook, Look, ProjectedLook, RecordedLook
+from regard.trace.search_tree import Tree
+from regard.trace.stored import Stored, below
+from regard.trace.trace import Flow, Option, Step, Trace
+
+
+def store_tree(tree: Tree) -> Stored:
+    """Takes a tree apart."""
+    arrays = {"parents": tree.parents, "tokens": tree.tokens, "gains": tree.gains, "fates": tree.fates}
+    notes = {"best": tree.best, "length_penalty": tree.length_penalty}
+    pieces = {str(token): piece for token, piece in tree.pieces.items()}
+    return Stored({**notes, "pieces": pieces}, {name: torch.from_numpy(x) for name, x in arrays.items()})
+
+
+def restore_tree(notes: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Tree:
+    """Puts a tree together again."""
+    arrays: dict[str, np.ndarray] = {name: tensors[name].numpy() for name in ("parents", "tokens", "gains", "fates")}
+    pieces = {int(token): piece for token, piece in notes["pieces"].items()}
+    return Tree(**arrays, pieces=pieces, best=notes["best"], length_penalty=notes["length_penalty"])
+
+
+def store_flows(flows: Iterable[Flow]) -> Stored:
+    """Takes the norms of the stream apart."""
+    stored = Stored({"flows": []})
+    for number, flow in enumerate(flows):
+        stored.notes["flows"].append([flow.stack, flow.layer, flow.sublayer])
+        stored.tensors[str(number)] = torch.stack([flow.before, flow.update, flow.after])
+    return stored
+
+
+def restore_flows(notes: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> tuple[Flow, ...]:
+    """Puts the norms of the stream together again."""
+    return tuple(Flow(*where, *tensors[str(number)].unbind(0)) for number, where in enumerate(notes["flows"]))
+
 
 FORMAT = 1
 NOTES = "trace"  # the name of our notes in the file's own

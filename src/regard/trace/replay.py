@@ -1,23 +1,209 @@
-"""One path through a model, read again with everything written down."""
+"""Record a search; replay its best path through the plain model with hooks."""
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from copy import copy, deepcopy
+from dataclasses import dataclass, field, replace
+from functools import partial
+from inspect import signature
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
-from regard.batch import Batch, make_batch
-from regard.model import DecoderOnly, MultiHeadAttention, Recurrent, Seq2Seq, Transformer
-from regard.model.choices import log_probs, top
-from regard.model.packed import restore_linears
-from regard.position import Position
-from regard.trace.flow import Flow
-from regard.trace.parts import first_parts
-from regard.trace.private import private_copy
-from regard.trace.recorded import RecordedLook
-from regard.trace.tape import Tape
+from regard.attention import Attention
+from regard.batch import Batch, Source, make_batch
+from regard.model import DecoderOnly, MultiHeadAttention, Recurrent, Seq2Seq, State, Transformer
+from regard.model.multihead import split_heads
+from regard.model.norm import Residual
+from regard.model.quantize import restore_linears
+from regard.model.seq2seq import Choices, log_probs, top
+from regard.position import ByOffset, Position
+from regard.trace.attention import RecordedLook
+from regard.trace.decompose import first_parts
+from regard.trace.trace import Flow
+
+M = TypeVar("M", bound=nn.Module)
+
+
+def private_copy(module: M) -> M:
+    """Copies a module and all inside it, at rest and without hooks; parameters and buffers stay the same tensors.
+
+    A module that stands in several places becomes several, so that each place can be told apart.
+    """
+    copied = copy(module)
+    copied._modules = {name: None if child is None else private_copy(child) for name, child in module._modules.items()}
+    for hooks in (
+        "_forward_hooks",
+        "_forward_pre_hooks",
+        "_forward_hooks_with_kwargs",
+        "_forward_pre_hooks_with_kwargs",
+    ):
+        setattr(copied, hooks, OrderedDict())
+    copied.training = False
+    return copied
+
+
+@dataclass(eq=False)
+class Heard:
+    """The calls of one attention: one, or one for each token where a decoder goes step by step."""
+
+    kind: str
+    layer: int
+    attention: Attention
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    outputs: list[Tensor] = field(default_factory=list)
+    merged: list[Tensor] = field(default_factory=list)  # heads side by side, as the layer projects them
+
+    def hear(self, module: Attention, args: Any, kwargs: Any, out: Tensor) -> None:
+        """Writes one call down."""
+        call = signature(module.forward).bind(*args, **kwargs)
+        call.apply_defaults()
+        self.calls.append(call.arguments)
+        self.outputs.append(out)
+
+    def look(self) -> RecordedLook:
+        """Joins the calls; keys and values are the same in all of them."""
+        first = self.calls[0]
+        q, out = torch.cat([call["q"] for call in self.calls], dim=2), torch.cat(self.outputs, dim=2)
+        bias = first["bias"]
+        bias = bias.written_out(q.dtype) if isinstance(bias, ByOffset) else bias
+        q_kept, k_kept, v_kept, out_kept = (kept(x[0]) for x in (q, first["k"], first["v"], out))
+        attention = deepcopy(private_copy(self.attention)).requires_grad_(False).to("cpu", q_kept.dtype)
+        seen = (attention, q_kept, k_kept, v_kept, first["mask"], None if bias is None else kept(bias[0]), out_kept)
+        return RecordedLook(self.kind, self.layer, *seen, self._extra(out))
+
+    def _extra(self, out: Tensor) -> Tensor | None:
+        """Gives what the position scheme added to the output, where it added anything."""
+        if not self.merged:
+            return None
+        extra = split_heads(torch.cat(self.merged, dim=1), out.shape[1]) - out
+        return kept(extra[0]) if extra.any() else None
+
+
+@dataclass(eq=False)
+class Gauge:
+    """Measures the vectors around one sub-layer."""
+
+    place: tuple[str, int, str]
+    flows: list[Flow]
+    norms: tuple[Tensor, Tensor] | None = None
+
+    def before(self, module: Residual, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Has the sub-layer measured when it runs."""
+        x, update, real = args
+        return x, partial(self.measured, x, update), real
+
+    def measured(self, x: Tensor, update: Callable[[Tensor], Tensor], h: Tensor) -> Tensor:
+        """Runs the sub-layer."""
+        out = update(h)
+        self.norms = _norms(x), _norms(out)
+        return out
+
+    def after(self, module: Residual, args: tuple[Any, ...], out: Tensor) -> None:
+        """Writes the norms down."""
+        assert self.norms is not None, "a residual runs its sub-layer"
+        self.flows.append(Flow(*self.place, *self.norms, _norms(out)))
+
+
+class Tape:
+    """Listens to parts of a model, which must be somebody's private copy."""
+
+    def __init__(self) -> None:
+        self.heard: list[Heard] = []
+        self.flows: list[Flow] = []
+
+    def listen(self, attention: Attention, kind: str, layer: int) -> Heard:
+        """Writes down what goes into an attention and what comes out."""
+        heard = Heard(kind, layer, attention)
+        attention.register_forward_hook(heard.hear, with_kwargs=True)
+        self.heard.append(heard)
+        return heard
+
+    def listen_to_heads(self, heads: MultiHeadAttention, kind: str, layer: int) -> None:
+        """Writes down besides what the layer makes of the attention's output before it projects it."""
+        heard = self.listen(heads.attention, kind, layer)
+        heads.w_o.register_forward_pre_hook(lambda module, args: heard.merged.append(args[0]))
+
+    def measure(self, residual: Residual, stack: str, layer: int, sublayer: str) -> None:
+        """Writes down how long the stream's vectors are around a sub-layer."""
+        gauge = Gauge((stack, layer, sublayer), self.flows)
+        residual.register_forward_pre_hook(gauge.before)
+        residual.register_forward_hook(gauge.after)
+
+
+def kept(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """Keeps a tensor on the CPU, in float32 at least; a copy of its own, so that it does not hold a larger one."""
+    return x.detach().to("cpu", torch.promote_types(x.dtype, torch.float32), copy=True).contiguous()
+
+
+def _norms(x: Tensor) -> Tensor:
+    return kept(x[0]).norm(dim=-1)
+
+
+@dataclass(eq=False)
+class Search:
+    """What one search was told: at each step the likeliest continuations of each hypothesis, sentence by sentence."""
+
+    left: list[int]  # the sentences that are still being written
+    answers: list[list[Choices]] = field(default_factory=list)  # of each sentence, N hypotheses a step
+
+    def hear(self, said: Choices) -> None:
+        """Writes an answer down."""
+        n = len(said.gains) // len(self.left)
+        for sentence, gains, tokens in zip(self.left, said.gains.split(n), said.tokens.split(n), strict=True):
+            self.answers[sentence].append(Choices(gains.cpu(), tokens.cpu()))
+
+
+class WatchedState(State):
+    """Another state, with what happens to it written down."""
+
+    def __init__(self, state: State, search: Search):
+        self.state = state
+        self.search = search
+
+    def reorder(self, rows: Int[Tensor, " R"]) -> "WatchedState":
+        return WatchedState(self.state.reorder(rows), self.search)
+
+    def keep(self, sentences: Int[Tensor, " M"]) -> "WatchedState":
+        self.search.left = [self.search.left[i] for i in sentences.tolist()]
+        return WatchedState(self.state.keep(sentences), self.search)
+
+
+class Watched(Seq2Seq):
+    """Another model, asked just what the search asks: the search finds what it finds without a watcher."""
+
+    def __init__(self, model: Seq2Seq):
+        super().__init__()
+        self.model = model
+        self.limit = model.limit
+        self.searches: list[Search] = []
+
+    def plain(self) -> Seq2Seq:
+        return self.model.plain()
+
+    def features(self, batch: Batch) -> Float[Tensor, "B T D"]:
+        return self.model.features(batch)
+
+    def start(self, src: Source, n_hypotheses: int) -> WatchedState:
+        B = len(src.lengths)
+        self.searches.append(Search(list(range(B)), [[] for _ in range(B)]))
+        return WatchedState(self.model.start(src, n_hypotheses), self.searches[-1])
+
+    def step(self, tokens: Int[Tensor, " R"], state: State) -> tuple[Float[Tensor, "R V"], WatchedState]:
+        assert isinstance(state, WatchedState), f"a watched model continues its own states, got {type(state)}"
+        logits, after = self.model.step(tokens, state.state)
+        return logits, WatchedState(after, state.search)
+
+    def choices(
+        self, tokens: Int[Tensor, " R"], state: State, must: Int[Tensor, " R"] | None, k: int
+    ) -> tuple[Choices, WatchedState]:
+        assert isinstance(state, WatchedState), f"a watched model continues its own states, got {type(state)}"
+        said, after = self.model.choices(tokens, state.state, must, k)
+        state.search.hear(said)
+        return said, WatchedState(after, state.search)
+
 
 N_ALTERNATIVES = 10
 

@@ -1,23 +1,29 @@
-"""Texts are translated as ever, by a model whose answers are written down, and then looked into."""
+"""`trace()` for translation and generation, live and after."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from math import inf
+from typing import cast
 
-from regard.batch import BOS, EOS
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.batch import BOS, EOS, Source
 from regard.config import DecodeSettings
-from regard.decode.hypothesis import Hypothesis
-from regard.decode.translation import Translation
-from regard.decode.translator import WINDOW, Translator, batches
-from regard.model.choices import Choices
-from regard.text.tokenizer import Tokenizer
-from regard.trace.grown import grow, written
-from regard.trace.replay import Replay, replay
+from regard.data.tokenizer import Tokenizer
+from regard.model import DecoderOnly, Seq2Seq
+from regard.model.seq2seq import Choices
+from regard.pipeline.generator import Writer, generate
+from regard.pipeline.translator import WINDOW, Translation, Translator, batches, make_translation
+from regard.search.beam import advance, candidates
+from regard.search.hypothesis import Hypothesis, first_paths
+from regard.trace.replay import Heard, Replay, Search, Tape, Watched, WatchedState, private_copy, replay
+from regard.trace.search_tree import Tree, grow, written
 from regard.trace.trace import Option, Step, Trace
-from regard.trace.tree import Tree
-from regard.trace.watched import Watched
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,3 +148,119 @@ def _steps(translator: Translator, said: list[int], hypothesis: Hypothesis, seen
 def _options(pieces: list[str], gains: list[float]) -> tuple[Option, ...]:
     """Lists what might have followed; a small vocabulary has fewer that may."""
     return tuple(Option(piece, gain) for piece, gain in zip(pieces, gains, strict=True) if gain > -inf)
+
+
+def traced_text(writer: Writer, prompt: str, settings: DecodeSettings | None = None) -> Traced:
+    """Writes after a prompt just as `writer.write` does, and looks into the best that was found."""
+    chosen = settings or writer.settings
+    watched = Watched(writer.model)
+    ids, about = writer.ids(prompt), (writer.src_lang, writer.max_len, writer.form, writer.room)
+    found = Writer(watched, writer.tokenizer, chosen, *about).search(ids, chosen)
+    tree = make_tree(writer.tokenizer, chosen, found, watched.searches[0].answers[0])
+    written = make_translation([[]], [found], writer.tokenizer, "", chosen.length_penalty)
+    return Traced(written, (_look_at(writer, chosen, prompt, tree, tree.best),))
+
+
+def _look_at(writer: Writer, settings: DecodeSettings, prompt: str, tree: Tree, leaf: int) -> Trace:
+    """Looks at one path; what was given to go on with stands where a translation has its source."""
+    seen = look_at(writer, settings, [], tree, leaf)
+    return replace(seen, text=prompt, source=(), again=partial(_look_at, writer, settings, prompt, tree))
+
+
+@dataclass(frozen=True, eq=False)
+class Wrote:
+    """One token, its log-probability, and the mean over all heads of the weights by which it was said.
+
+    The last weight is of the token before it, and so on backwards; a model that has forgotten the beginning has fewer.
+    """
+
+    token: int
+    log_prob: float
+    looked: Float[Tensor, " T"]
+
+
+def watch_writing(writer: Writer, prompt: list[int], settings: DecodeSettings) -> Iterator[Wrote]:
+    """Writes as `writer.generate` does, on a copy of its modules that is listened to, and tells each token at once."""
+    model, tape = private_copy(cast(DecoderOnly, writer.model)), Tape()
+    for number, layer in enumerate(model.decoder.layers):
+        tape.listen(layer.attention.attention, "decoder", number)  # pyright: ignore[reportArgumentType, reportAttributeAccessIssue]
+    for token, log_prob in generate(model, prompt, settings, writer.room):
+        yield Wrote(token, log_prob, torch.stack([_last_row(heard) for heard in tape.heard]).mean(0))
+
+
+def _last_row(heard: Heard) -> Float[Tensor, " T"]:
+    """Gives what the newest query looked at, over all heads, and forgets the call."""
+    weights = heard.look().weights()[:, -1].mean(0)
+    heard.calls.clear()
+    heard.outputs.clear()
+    return weights
+
+
+NO_LIMIT = np.array([2**31])  # it is the search that knows when to stop
+
+Tell = Callable[[Hypothesis], None]
+
+
+class Followed(Search):
+    """Decides at each step as the search does, from the very numbers that it has; for one sentence."""
+
+    def __init__(self, settings: DecodeSettings, n_hypotheses: int, tell: Tell):
+        super().__init__([0], [[]])
+        self.settings = settings
+        self.tell = tell
+        self.paths = first_paths(NO_LIMIT, n_hypotheses)
+        self.paths.totals[:, 1:] = -np.inf  # all begin alike
+
+    def hear(self, said: Choices) -> None:
+        if self.settings.method == "beam":
+            self.paths = advance(self.paths, candidates(said, self.paths.totals))
+        else:
+            tokens, gains = (x.numpy() for x in (said.tokens, said.gains))
+            self.paths = self.paths.extend(tokens[:, :1], gains[:, :1], np.array([[0]]))
+        self.tell(self.paths.hypotheses(np.array([0]), self.settings.length_penalty)[0][0])
+
+
+class Told(Watched):
+    """Another model, whose search for one sentence is told to somebody at each step."""
+
+    def __init__(self, model: Seq2Seq, settings: DecodeSettings, tell: Tell):
+        super().__init__(model)
+        self.settings = settings
+        self.tell = tell
+
+    def start(self, src: Source, n_hypotheses: int) -> WatchedState:
+        search = Followed(self.settings, n_hypotheses, self.tell)
+        return WatchedState(self.model.start(src, n_hypotheses), search)
+
+
+def follow(
+    translator: Translator,
+    text: str,
+    settings: DecodeSettings,
+    prefix: list[int],
+    tell: Callable[[Translation], None],
+) -> Translation:
+    """Translates a text as ever, and tells after each step what it would be if what leads now came to its end.
+
+    The ids of the prefix begin the translation. Whatever `tell` raises ends the search.
+    """
+    parts, found = translator.parts([text], 1)[0], []
+
+    def so_far(now: Hypothesis) -> None:
+        tell(_joined(translator, parts, [*found, [now]], settings))
+
+    watching = Translator(
+        Told(translator.model, settings, so_far),
+        translator.tokenizer,
+        settings,
+        *(translator.src_lang, translator.tgt_lang, translator.max_len, translator.shortlist),
+    )
+    for place, part in enumerate(parts):
+        found += watching.find([[part]], settings, [] if place else prefix, lambda n_lines: None)
+    return _joined(translator, parts, found, settings)
+
+
+def _joined(
+    translator: Translator, parts: list[list[int]], found: list[list[Hypothesis]], settings: DecodeSettings
+) -> Translation:
+    return next(translator.joined([parts[: len(found)]], found, settings))

@@ -1,19 +1,15 @@
 """Parts of a trace as notes and tensors, which a file can hold."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-import torch
 from torch import Tensor, nn
 
 from regard.attention import ATTENTION, Attention
 from regard.build import build_part
 from regard.config import PartSettings, choose
 from regard.mask import Mask
-from regard.trace.flow import Flow
-from regard.trace.tree import Tree
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,32 +67,3 @@ def restore_attention(
     for name, tensor in tensors.items():
         setattr(attention, name, nn.Parameter(tensor, requires_grad=False))  # of whatever size it was built with
     return attention
-
-
-def store_tree(tree: Tree) -> Stored:
-    """Takes a tree apart."""
-    arrays = {"parents": tree.parents, "tokens": tree.tokens, "gains": tree.gains, "fates": tree.fates}
-    notes = {"best": tree.best, "length_penalty": tree.length_penalty}
-    pieces = {str(token): piece for token, piece in tree.pieces.items()}
-    return Stored({**notes, "pieces": pieces}, {name: torch.from_numpy(x) for name, x in arrays.items()})
-
-
-def restore_tree(notes: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Tree:
-    """Puts a tree together again."""
-    arrays: dict[str, np.ndarray] = {name: tensors[name].numpy() for name in ("parents", "tokens", "gains", "fates")}
-    pieces = {int(token): piece for token, piece in notes["pieces"].items()}
-    return Tree(**arrays, pieces=pieces, best=notes["best"], length_penalty=notes["length_penalty"])
-
-
-def store_flows(flows: Iterable[Flow]) -> Stored:
-    """Takes the norms of the stream apart."""
-    stored = Stored({"flows": []})
-    for number, flow in enumerate(flows):
-        stored.notes["flows"].append([flow.stack, flow.layer, flow.sublayer])
-        stored.tensors[str(number)] = torch.stack([flow.before, flow.update, flow.after])
-    return stored
-
-
-def restore_flows(notes: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> tuple[Flow, ...]:
-    """Puts the norms of the stream together again."""
-    return tuple(Flow(*where, *tensors[str(number)].unbind(0)) for number, where in enumerate(notes["flows"]))

@@ -1,15 +1,128 @@
-"""What a person wants to know of a trace at first sight."""
+"""Per word: what it attended to, by which heads."""
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.trace.choice import ALL_HEADS, Choice
-from regard.trace.look import Look
+from regard.data.normalise import UNSPACED
+from regard.trace.attention import Look
 from regard.trace.trace import Checks, Step, Trace
-from regard.trace.words import Word, group_words
+
+MARK = "▁"  # SentencePiece's sign for the space before a piece
+BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+SPECIAL = re.compile(r"<[^>]*>")
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word, and the places of the pieces that it is made of."""
+
+    text: str
+    places: tuple[int, ...]
+
+
+def group_words(pieces: Sequence[str]) -> list[Word]:
+    """Sets pieces together to words.
+
+    A mark begins a word. Between pieces without one there is a border where Chinese and its like stands on either side,
+    and before signs that close a word; signs inside one, as in Xi'an, belong to it. Bytes of a character stay together.
+    """
+    groups: list[list[int]] = []
+    for place, piece in enumerate(pieces):
+        before = pieces[place - 1] if place else ""
+        after = pieces[place + 1] if place + 1 < len(pieces) else ""
+        if groups and not _border(before, piece, after):
+            groups[-1].append(place)
+        else:
+            groups.append([place])
+    return [Word(_text([pieces[i] for i in group]), tuple(group)) for group in groups]
+
+
+def _border(before: str, piece: str, after: str) -> bool:
+    """Tells whether a word begins with this piece."""
+    if before == MARK:
+        return False  # a space by itself goes with what follows
+    if BYTE.fullmatch(before) and BYTE.fullmatch(piece):
+        return _begins_character(piece)
+    if piece.startswith(MARK) or SPECIAL.fullmatch(piece) or SPECIAL.fullmatch(before):
+        return True
+    if UNSPACED.match(piece[:1]) or UNSPACED.match(before[-1:]):
+        return True
+    if piece[:1].isalnum():
+        return not (before[-1:].isalnum() or _inside(before, piece))
+    return not _inside(piece, after)
+
+
+def _inside(sign: str, after: str) -> bool:
+    """Tells whether a sign stands inside a word: one that is followed by a letter without a space."""
+    joins = sign.strip(MARK) in {"'", "’", "-", "‐", "_", ".", "@", "/"}
+    return joins and after[:1].isalnum() and not UNSPACED.match(after[:1])
+
+
+def _begins_character(piece: str) -> bool:
+    """Tells whether a byte is the first of a character in UTF-8."""
+    match = BYTE.fullmatch(piece)
+    return match is not None and int(match[1], 16) & 0xC0 != 0x80
+
+
+def _text(pieces: Sequence[str]) -> str:
+    if all(BYTE.fullmatch(piece) for piece in pieces):
+        return bytes(int(BYTE.fullmatch(piece)[1], 16) for piece in pieces).decode("utf-8", "replace")  # pyright: ignore
+    return "".join(pieces).replace(MARK, " ").strip() or "␣"
+
+
+# A row of the weights belongs to the token that the decoder says there, or to the one that it reads there, which it
+# said a step before. Which of the two aligns better differs from head to head (Chen et al. 2020, arXiv:2004.14837).
+At = Literal["say", "read"]
+ATS: tuple[At, At] = ("say", "read")
+NAME = re.compile(r"cross(?::(\d+|all))?(?::(\d+|all))?(?::(say|read))?")
+HINT = "cross:LAYER:HEAD, such as cross:1:3, with `all` for a mean and :say or :read behind it"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One head, the mean of a layer's heads (no head), or of all heads (no layer), and whose token a row is."""
+
+    layer: int | None
+    head: int | None
+    at: At
+
+    def __str__(self) -> str:
+        return f"cross:{_or_all(self.layer)}:{_or_all(self.head)}:{self.at}"
+
+
+ALL_HEADS = Choice(None, None, "say")
+
+
+def all_choices(n_layers: int, n_heads: int) -> list[Choice]:
+    """Lists every head, the mean of each layer and the mean of all, each in both ways."""
+    heads = [(layer, head) for layer in range(n_layers) for head in (*range(n_heads), None)]
+    return [Choice(*place, at) for place in (*heads, (None, None)) for at in ATS]
+
+
+def named_choices(name: str, sizes: tuple[int, int]) -> list[Choice]:
+    """Gives the choices that a name means: one, or two where it does not say whose token a row is."""
+    match = NAME.fullmatch(name)
+    if match is None:
+        raise ValueError(f"heads must be named {HINT}, got {name!r}")
+    layer, head = (None if part in {None, "all"} else int(part) for part in match.group(1, 2))
+    if layer is None and head is not None:
+        raise ValueError(f"a head must be one of one layer, got {name!r}: {HINT}")
+    for what, number, n in (("layer", layer, sizes[0]), ("head", head, sizes[1])):
+        if number is not None and number >= n:
+            raise ValueError(f"the {what} of cross attention must lie in 0 … {n - 1}, got {number} in {name!r}")
+    ats: Sequence[At] = ATS if match[3] is None else [at for at in ATS if at == match[3]]
+    return [Choice(layer, head, at) for at in ats]
+
+
+def _or_all(number: int | None) -> str:
+    return "all" if number is None else str(number)
+
 
 MOST = 3  # words named for each word
 

@@ -1,17 +1,72 @@
-"""Everything that can be seen in one run."""
+"""Trace and its parts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import isnan, nan
 from os import PathLike
 from typing import Any
 
+from jaxtyping import Float
+from torch import Tensor
+
 import regard
 from regard.config import DecodeSettings, choose
-from regard.trace.flow import Flow
-from regard.trace.interop import Attentions, make_attentions
-from regard.trace.look import KINDS, Look
-from regard.trace.tree import Tree
+from regard.trace.attention import KINDS, Look
+from regard.trace.search_tree import Tree
+
+
+@dataclass(frozen=True, eq=False)
+class Flow:
+    """One sub-layer in the stream: for each token the norms of what came in, of what was added, and of what went on."""
+
+    stack: str  # encoder or decoder
+    layer: int
+    sublayer: str  # attention, cross_attention or feed_forward
+    before: Float[Tensor, " T"]
+    update: Float[Tensor, " T"]
+    after: Float[Tensor, " T"]
+
+
+@dataclass(frozen=True, eq=False)
+class Attentions:
+    """For each layer the weights of all its heads, batch first, and the tokens along their sides.
+
+    BertViz takes `**attentions.bertviz()`; Inspectus and CircuitsVis take one matrix of weights and its tokens.
+    """
+
+    encoder_attentions: tuple[Float[Tensor, "1 _ S S"], ...]
+    decoder_attentions: tuple[Float[Tensor, "1 _ T T"], ...]
+    cross_attentions: tuple[Float[Tensor, "1 _ T S"], ...]
+    encoder_tokens: list[str]
+    decoder_tokens: list[str]  # what the decoder read
+
+    def bertviz(self, *kinds: str) -> dict[str, object]:
+        """Gives the arguments of BertViz's `head_view` and `model_view`, of all kinds that there are or of those named.
+
+        BertViz draws as many layers of each kind: of stacks of different depth the lower ones, a kind by itself whole.
+        """
+        stacks = {
+            "encoder": self.encoder_attentions,
+            "decoder": self.decoder_attentions,
+            "cross": self.cross_attentions,
+        }
+        for kind in kinds:
+            choose(stacks, kind, "kind of attention")
+        drawn = {kind: list(layers) for kind, layers in stacks.items() if layers and (not kinds or kind in kinds)}
+        sides = {"encoder": self.encoder_tokens, "decoder": self.decoder_tokens}
+        tokens = {f"{side}_tokens": words for side, words in sides.items() if side in drawn or "cross" in drawn}
+        shared = list(range(min(map(len, drawn.values()), default=0)))
+        return {**{f"{kind}_attention": layers for kind, layers in drawn.items()}, **tokens, "include_layers": shared}
+
+
+def make_attentions(looks: Sequence[Look], source: Sequence[str], read: Sequence[str]) -> Attentions:
+    """Materialises every head of every layer."""
+
+    def layers(kind: str) -> tuple[Tensor, ...]:
+        return tuple(look.weights()[None].float() for look in looks if look.kind == kind)
+
+    return Attentions(layers("encoder"), layers("decoder"), layers("cross"), list(source), list(read))
+
 
 Bundle = tuple[dict[str, Any], dict[str, Any]]  # what Jupyter shows: the thing in several forms, and notes on them
 

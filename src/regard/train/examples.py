@@ -12,8 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.config import TrainSettings
-from regard.train.schedule import learning_rate
-from regard.train.step import make_optimiser, set_rate
+from regard.train.step import learning_rate, make_optimiser, set_rate
 
 Loss = Callable[[Int[Tensor, " B"]], Float[Tensor, ""]]  # from the numbers of some examples to their mean loss
 Judge = Callable[[], float]  # how good the model is now, on examples that it does not learn from: more is better

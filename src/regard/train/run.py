@@ -1,5 +1,6 @@
-"""A run: everything that training needs, brought together in one folder."""
+"""A run folder: open, resume, replace."""
 
+import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -9,17 +10,14 @@ from torch import nn
 from regard.build import build_model
 from regard.checkpoint import Checkpoint
 from regard.config import Settings, TrainSettings, choose
+from regard.data.prepare import Prepared
 from regard.model import Seq2Seq
-from regard.text.prepare import Prepared
-from regard.train.captured import Step, make_step
 from regard.train.distributed import Team, wrap
-from regard.train.inherit import start_from_model
-from regard.train.learner import Learner
-from regard.train.schedule import check_schedule
+from regard.train.initialise import SKIP_GRAM, start_from_model, start_from_vectors
+from regard.train.loss import Learner
+from regard.train.progress import Watch
 from regard.train.state import Ema, Progress, checkpoints, load_state
-from regard.train.step import make_optimiser
-from regard.train.vectors import SKIP_GRAM, start_from_vectors
-from regard.train.watch import Watch
+from regard.train.step import Step, check_schedule, make_optimiser, make_step
 
 COUNTS = (
     *("batch_tokens", "accumulate", "max_epochs", "max_steps", "valid_every", "valid_sentences"),
@@ -141,3 +139,45 @@ def open_run(
     progress = load_state(saved[-1], model, optimiser, ema) if saved else Progress()
     step = make_step(learner, optimiser, settings.train, team, device, watch.say)
     return Run(folder, settings, prepared, model, learner, optimiser, step, ema, progress, team, device, watch)
+
+
+ASIDE = ".replaced"  # inside the folder, so that no neighbour is touched and a mounted folder will do
+
+
+def put_aside(folder: Path) -> None:
+    """Moves all that is in a folder out of a new run's way; of a replacement that was killed the first run is kept."""
+    aside = folder / ASIDE
+    if aside.exists():
+        return clear(folder)
+    aside.mkdir()
+    for path in own(folder):
+        path.rename(aside / path.name)
+
+
+def put_back(folder: Path) -> None:
+    """Makes a folder what it was before `put_aside`, or empty."""
+    aside = folder / ASIDE
+    clear(folder)
+    if aside.is_dir():
+        for path in list(aside.iterdir()):
+            path.rename(folder / path.name)
+        aside.rmdir()
+
+
+def let_go(folder: Path) -> None:
+    """Removes the old run."""
+    shutil.rmtree(folder / ASIDE, ignore_errors=True)
+
+
+def own(folder: Path) -> list[Path]:
+    """Lists what a folder holds of its new run."""
+    return [path for path in folder.iterdir() if path.name != ASIDE] if folder.is_dir() else []
+
+
+def clear(folder: Path) -> None:
+    """Removes what a folder holds of its new run."""
+    for path in own(folder):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)

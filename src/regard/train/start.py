@@ -9,14 +9,12 @@ from typing import Any
 
 from regard.checkpoint import CONFIG, settings_table
 from regard.config import Settings, merged, override, preset, settings
-from regard.text.corpus import read_pairs
-from regard.text.documents import read_running
-from regard.text.language import guess_language
+from regard.data.formats import read_pairs, read_running
+from regard.data.normalise import guess_language
 from regard.train.distributed import place_in_team
-from regard.train.inherit import check_inherited, inherited
-from regard.train.replaced import put_aside
-from regard.train.run import choose_device, resolve
-from regard.train.train import settings_of
+from regard.train.initialise import check_inherited, inherited
+from regard.train.run import choose_device, put_aside, resolve
+from regard.train.trainer import settings_of
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""How good is the model now: on text it does not learn from, by loss and by what it says."""
+"""Validation loss and BLEU."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,14 +10,42 @@ from torch import nn
 from regard.batch import make_batch
 from regard.checkpoint import Checkpoint
 from regard.config import DecodeSettings
-from regard.decode.translator import Translator
-from regard.model.swift import swift
-from regard.score.bleu import score
-from regard.text.store import IdStore
-from regard.text.windows import Windows
+from regard.data.store import IdStore, Windows
+from regard.engine import swift
+from regard.pipeline import ready
+from regard.pipeline.generator import Writer
+from regard.pipeline.translator import Translator
+from regard.score import score
+from regard.search.scoring import foresee_documents, foresee_running
+from regard.train.batching import plan_epoch
 from regard.train.loss import smoothed_cross_entropy
-from regard.train.plan import plan_epoch
-from regard.train.validate_text import text_loss, text_sample
+
+GIVEN, WRITTEN = 24, 120  # pieces of the sample that are given, and that are written after them, at most
+
+
+def text_loss(checkpoint: Checkpoint, store: IdStore | Windows) -> float:
+    """Gives the mean −log p of the pieces of a store: of one text that runs on, or of documents with their ends."""
+    model, budget = checkpoint.model, checkpoint.settings.train.batch_tokens
+    if isinstance(store, Windows):
+        return foresee_running(model, store.ids, store.width, budget).loss
+    return foresee_documents(model, [store.tgt(i) for i in range(len(store))], budget).loss
+
+
+def text_sample(checkpoint: Checkpoint, store: IdStore | Windows) -> tuple[str, str, str]:
+    """Gives the beginning of a store, how the model goes on with it, and how the text does."""
+    writer = ready(checkpoint)
+    assert isinstance(writer, Writer), "text without translations is a decoder's"
+    text = [int(i) for i in store.tgt(0)]
+    given = text[: min(GIVEN, len(text) // 2)]
+    decode = checkpoint.settings.decode
+    settings = replace(decode, method="sample", n_best=1, max_extra=min(WRITTEN, decode.max_extra))
+    written = [token for token, _ in writer.tokens(given, settings)]
+    rest = text[len(given) : len(given) + WRITTEN]
+    return _shown(checkpoint, given), _shown(checkpoint, written), _shown(checkpoint, rest)
+
+
+def _shown(checkpoint: Checkpoint, ids: list[int]) -> str:
+    return checkpoint.tokenizer.decode(ids).replace("\n", "⏎")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,256 @@
+"""Soft links, agreement, symmetrisation, AER."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Shaped
+from torch import Tensor
+
+from regard.align.words import Read, Reading
+from regard.batch import Batch, length_sorted, make_batch
+from regard.model import Seq2Seq
+from regard.trace.head_ablation import show_weights
+from regard.trace.summary import ATS, Choice
+
+BATCH_TOKENS = 4096  # of the longer side, with its padding
+
+
+def soft_links(
+    model: Seq2Seq, readings: Sequence[Reading], choices: Sequence[Choice]
+) -> Iterator[tuple[int, Float[Tensor, "C t s"]]]:
+    """Gives for each pair, longest first, how much each target joint looks at each source joint by each choice.
+
+    Shares of a joint's pieces are added in the source and averaged in the target; the source's end is left out.
+    """
+    device = next(model.parameters()).device
+    lengths = [max(len(each.src.ids), len(each.tgt.ids)) + 1 for each in readings]
+    for places in length_sorted(lengths, BATCH_TOKENS):
+        some = [readings[place] for place in places]
+        batch = make_batch([each.src.ids for each in some], [each.tgt.ids for each in some]).to(device)
+        merged = _merged(model, batch, some)
+        chosen = torch.stack([_chosen(merged, choice) for choice in choices], dim=1)
+        for place, reading, shares in zip(places, some, chosen, strict=True):
+            yield place, shares[:, : max(reading.tgt.owners) + 1, : max(reading.src.owners) + 1]
+
+
+def _merged(model: Seq2Seq, batch: Batch, some: Sequence[Reading]) -> Float[Tensor, "B L H 2 t s"]:
+    """Gives all heads' weights between joints, for rows as what is said and as what is read."""
+    columns = _sums([each.src.owners for each in some], batch.src.ids.shape[1]).transpose(1, 2)
+    said = _sums([each.tgt.owners for each in some], batch.tgt.read.shape[1])
+    said = said / said.sum(-1, keepdim=True).clamp(min=1.0)
+    rows = torch.stack([said, said.roll(1, dims=-1)], dim=1)  # (B, 2, t, T): a token is read one row below
+    rows, columns = rows[:, None].to(batch.tgt.read.device), columns[:, None, None].to(batch.tgt.read.device)
+    layers: list[Tensor] = []
+
+    def see(kind: str, layer: int, weights: Tensor) -> None:
+        layers.append((rows @ weights.float()[:, :, None] @ columns).cpu())
+
+    show_weights(model, batch, see, ("cross",))
+    return torch.stack(layers, dim=1)
+
+
+def _sums(owners: Sequence[Sequence[int]], width: int) -> Float[Tensor, "B t T"]:
+    """Gives the matrices that add the pieces of each joint."""
+    sums = torch.zeros(len(owners), max(max(each) for each in owners) + 1, width)
+    for matrix, each in zip(sums, owners, strict=True):
+        matrix[each, torch.arange(len(each))] = 1.0
+    return sums
+
+
+def _chosen(merged: Float[Tensor, "B L H 2 t s"], choice: Choice) -> Float[Tensor, "B t s"]:
+    layers = merged if choice.layer is None else merged[:, choice.layer : choice.layer + 1]
+    heads = layers if choice.head is None else layers[:, :, choice.head : choice.head + 1]
+    return heads[:, :, :, ATS.index(choice.at)].mean((1, 2))
+
+
+Link = tuple[int, int]  # a source word and a target word, counted from 0
+
+LINK = re.compile(r"(\d+)([-?p])(\d+)")
+
+
+@dataclass(frozen=True)
+class Gold:
+    """What people linked in one pair: what all would (sure), and what some would (possible, the sure ones included)."""
+
+    sure: frozenset[Link]
+    possible: frozenset[Link]
+
+
+@dataclass(frozen=True)
+class AlignmentScore:
+    """How near the links of n pairs are to gold ones; all are shares, and of the error rate less is better."""
+
+    aer: float
+    precision: float
+    recall: float
+    n_links: int
+    n_sure: int
+    n: int
+
+
+def read_gold(lines: Iterable[str], where: str) -> list[Gold]:
+    """Reads a pair on each line in Pharaoh's form: `i-j` is a sure link, `i?j` and `ipj` are possible ones."""
+    return [_gold(line, f"{where}, line {number}") for number, line in enumerate(lines, start=1)]
+
+
+def as_pharaoh(links: Iterable[Link]) -> str:
+    """Writes links as `i-j`, in the order of the source."""
+    return " ".join(f"{i}-{j}" for i, j in sorted(links))
+
+
+def check_gold(gold: Gold, n_src: int, n_tgt: int, where: str) -> None:
+    """Raises ValueError where a link names a word that is not there."""
+    for i, j in sorted(gold.possible):
+        if i >= n_src or j >= n_tgt:
+            raise ValueError(
+                f"{where}: links must join words 0 … {n_src - 1} to words 0 … {n_tgt - 1}, got {i}-{j}: "
+                "words are counted from 0, and must be split as here"
+            )
+
+
+def score_alignment(found: Sequence[Set[Link]], gold: Sequence[Gold]) -> AlignmentScore:
+    """Gives `1 − (|A ∩ S| + |A ∩ P|) / (|A| + |S|)` over all pairs (Och and Ney 2003).
+
+    A is what was found, S are the sure links, P the possible ones. Of no links none is wrong.
+    """
+    if len(found) != len(gold):
+        raise ValueError(f"there must be one line of gold links for each pair, got {len(gold)} for {len(found)}")
+    both = list(zip(found, gold, strict=True))
+    in_sure = sum(len(links & each.sure) for links, each in both)
+    in_possible = sum(len(links & each.possible) for links, each in both)
+    n_links, n_sure = sum(map(len, found)), sum(len(each.sure) for each in gold)
+    rates = error_rate(in_sure, in_possible, n_links, n_sure)
+    return AlignmentScore(rates, _share(in_possible, n_links), _share(in_sure, n_sure), n_links, n_sure, len(gold))
+
+
+def error_rate(in_sure: int, in_possible: int, n_links: int, n_sure: int) -> float:
+    """Gives the alignment error rate of some counts."""
+    return 1.0 - _share(in_sure + in_possible, n_links + n_sure)
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else 1.0
+
+
+def _gold(line: str, where: str) -> Gold:
+    sure, possible = set(), set()
+    for text in line.split():
+        match = LINK.fullmatch(text)
+        if match is None:
+            raise ValueError(f"{where}: a link must be written i-j where it is sure, i?j where possible, got {text!r}")
+        link = int(match[1]), int(match[3])
+        possible.add(link)
+        if match[2] == "-":
+            sure.add(link)
+    return Gold(frozenset(sure), frozenset(possible))
+
+
+def to_source(soft: Float[Tensor, "*C t s"]) -> Bool[Tensor, "*C t s"]:
+    """Links each target joint to the source joint that it looks at most, if it looks at any."""
+    best = torch.zeros_like(soft, dtype=torch.bool).scatter_(-1, soft.argmax(-1, keepdim=True), True)
+    return best & (soft > 0)
+
+
+def to_target(soft: Float[Tensor, "*C t s"]) -> Bool[Tensor, "*C t s"]:
+    """Links each source joint to the target joint that looks at it most, if any does."""
+    return to_source(soft.transpose(-1, -2)).transpose(-1, -2)
+
+
+def agree(one: Sequence[Bool[Tensor, "C _ _"]], other: Sequence[Bool[Tensor, "C2 _ _"]]) -> Float[Tensor, "C C2"]:
+    """Gives `2 |A ∩ B| / (|A| + |B|)` of the links of any two choices over all pairs."""
+    shared, n_one, n_other = (
+        torch.zeros(len(one[0]), len(other[0])),
+        torch.zeros(len(one[0])),
+        torch.zeros(len(other[0])),
+    )
+    for left, right in zip(one, other, strict=True):
+        a, b = left.flatten(1).float(), right.flatten(1).float()
+        shared += a @ b.T
+        n_one += a.sum(1)
+        n_other += b.sum(1)
+    return 2 * shared / (n_one[:, None] + n_other).clamp(min=1.0)
+
+
+def agree_with_gold(
+    reads: Sequence[Read], links: Sequence[Bool[Tensor, "C _ _"]], gold: Sequence[Gold]
+) -> Float[Tensor, " C"]:
+    """Gives the alignment error rate of each choice."""
+    counts = torch.zeros(
+        4, len(links[0]), dtype=torch.int64
+    )  # links among the sure, among the possible, all, and sure ones
+    for read, found, each in zip(reads, links, gold, strict=True):
+        words = spread(read, found)
+        sure, possible = (_table(chosen, words) for chosen in (each.sure, each.possible))
+        counts[0] += (words & sure).sum((1, 2))
+        counts[1] += (words & possible).sum((1, 2))
+        counts[2] += words.sum((1, 2))
+        counts[3] += sure.sum()
+    return torch.tensor([error_rate(*each) for each in counts.T.tolist()])
+
+
+def spread(read: Read, links: Shaped[Tensor, "*C t s"]) -> Shaped[Tensor, "*C T S"]:
+    """Gives each word what its joint has."""
+    rows, columns = ([n for n, joint in enumerate(each) for _ in joint] for each in (read.tgt.joints, read.src.joints))
+    return links[..., rows, :][..., columns]
+
+
+def _table(links: frozenset[tuple[int, int]], like: Bool[Tensor, "C T S"]) -> Bool[Tensor, "T S"]:
+    table = torch.zeros(like.shape[1:], dtype=torch.bool)
+    for i, j in links:
+        table[j, i] = True
+    return table
+
+
+Links = Set[Link]
+NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
+
+
+def intersection(forward: Links, backward: Links) -> set[Link]:
+    """Keeps what both say: few links, nearly all of them right."""
+    return set(forward) & set(backward)
+
+
+def union(forward: Links, backward: Links) -> set[Link]:
+    """Takes what either says: many links, few are missed."""
+    return set(forward) | set(backward)
+
+
+def grow_diag(forward: Links, backward: Links) -> set[Link]:
+    """Begins with the intersection, and takes neighbours from the union that give a word its first link.
+
+    Koehn, Och and Marcu 2003. Grows in passes over the links in order until none adds anything.
+    """
+    links, either = intersection(forward, backward), union(forward, backward)
+    sources, targets = {i for i, _ in links}, {j for _, j in links}
+    n_links = -1
+    while n_links < len(links):
+        n_links = len(links)
+        for near in [(i + down, j + right) for i, j in sorted(links) for down, right in NEIGHBOURS]:
+            if near in either and (near[0] not in sources or near[1] not in targets):
+                links.add(near)
+                sources.add(near[0])
+                targets.add(near[1])
+    return links
+
+
+def grow_diag_final_and(forward: Links, backward: Links) -> set[Link]:
+    """Grows, and takes at last the links of either direction between two words that both have none."""
+    links = grow_diag(forward, backward)
+    sources, targets = {i for i, _ in links}, {j for _, j in links}
+    for side in (forward, backward):
+        for i, j in sorted(side):
+            if i not in sources and j not in targets:
+                links.add((i, j))
+                sources.add(i)
+                targets.add(j)
+    return links
+
+
+SYMMETRISE: dict[str, Callable[[Links, Links], set[Link]]] = {
+    "intersection": intersection,
+    "union": union,
+    "grow-diag": grow_diag,
+    "grow-diag-final-and": grow_diag_final_and,
+}

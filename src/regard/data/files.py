@@ -1,0 +1,180 @@
+"""Open, decompress and decode text files and stdin."""
+
+import codecs
+import gzip
+import io
+import lzma
+import shutil
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+from regard.atomic import made_folder, whole_file
+from regard.config import DataSettings
+
+COMPRESSED = (".gz", ".xz", ".zst")
+BLOCK = 1 << 17
+# What the libraries raise when a file is broken off, damaged or none of theirs.
+DAMAGE = (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile)
+
+
+@contextmanager
+def open_bytes(source: str) -> Iterator[io.BufferedIOBase]:
+    """Opens a path, or standard input for `-`, as a buffered stream of its decompressed bytes."""
+    if source == "-":
+        yield cast(io.BufferedIOBase, sys.stdin.buffer)
+        return
+    check_file(source)
+    with _readable(source) as raw:
+        try:
+            yield _decompressed(raw, Path(source).suffix.lower())
+        except DAMAGE as error:
+            raise ValueError(
+                f"{source}: the compressed file must be whole, got {error}; copy it again, or give the file that "
+                "its ending promises"
+            ) from error
+
+
+def check_file(source: str) -> None:
+    """Raises ValueError unless there is a file to read."""
+    path = Path(source)
+    if path.is_dir():
+        raise ValueError(f"{source}: a source must be a file, got a folder; name the files in it")
+    if not path.exists():
+        raise ValueError(f"{source}: no such file; a source is a path, two paths joined by a comma, or -")
+
+
+def ending(source: str) -> str:
+    """Gives the ending that tells the format: the one before a compression's."""
+    path = Path(source.lower())
+    return Path(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
+
+
+def _readable(source: str) -> io.BufferedReader:
+    try:
+        return open(source, "rb")
+    except OSError as error:
+        raise ValueError(f"{source}: a source must be a file that can be read, got {error.strerror}") from error
+
+
+def _decompressed(raw: io.BufferedReader, suffix: str) -> io.BufferedIOBase:
+    if suffix == ".gz":
+        return gzip.GzipFile(fileobj=raw)
+    if suffix == ".xz":
+        return lzma.LZMAFile(raw)
+    return io.BufferedReader(_Blocks(_unpacked(raw)), BLOCK) if suffix == ".zst" else raw
+
+
+def _unpacked(raw: io.BufferedIOBase) -> Iterator[bytes]:
+    """Unpacks frame after frame: zstandard's own reader takes a file that is broken off for one that ends."""
+    import zstandard  # only who reads such a file needs it
+
+    library = zstandard.ZstdDecompressor(max_window_size=1 << 31)
+    frame = None
+    while block := raw.read(BLOCK):
+        while block:
+            frame = frame or library.decompressobj()
+            try:
+                yield frame.decompress(block)
+            except zstandard.ZstdError as error:
+                raise EOFError(str(error)) from error
+            block, frame = (frame.unused_data, None) if frame.eof else (b"", frame)
+    if frame is not None:
+        raise EOFError("a file that ends inside a frame")
+
+
+class _Blocks(io.RawIOBase):
+    """Blocks of bytes as a file."""
+
+    def __init__(self, blocks: Iterator[bytes]):
+        self.blocks = blocks
+        self.rest = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
+        while not self.rest:
+            block = next(self.blocks, None)
+            if block is None:
+                return 0
+            self.rest = block
+        n = min(len(buffer), len(self.rest))
+        buffer[:n], self.rest = self.rest[:n], self.rest[n:]
+        return n
+
+
+LONGEST = 1 << 24  # bytes; a line beyond it is no sentence, and would have to be held whole
+
+
+def read_lines(source: str) -> Iterator[str]:
+    """Gives the lines of a file without their ends; only a line feed ends one, since U+2028 and its like are text."""
+    with open_bytes(source) as stream:
+        for number, raw in enumerate(iter(partial(stream.readline, LONGEST), b""), start=1):
+            if number == 1:
+                raw = _unmarked(raw, source)
+            if len(raw) == LONGEST:
+                raise ValueError(
+                    f"{source}, line {number}: a line must be shorter than {LONGEST} bytes; "
+                    "give text with one pair on each line"
+                )
+            yield _decoded(raw, f"{source}, line {number}").removesuffix("\n").removesuffix("\r")
+
+
+def _unmarked(raw: bytes, source: str) -> bytes:
+    if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise ValueError(f"{source}, line 1: text must be UTF-8, got UTF-16; save or convert it as UTF-8")
+    return raw.removeprefix(codecs.BOM_UTF8)
+
+
+def _decoded(raw: bytes, where: str) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        wrong = raw[error.start : error.start + 4]
+        raise ValueError(
+            f"{where}: text must be UTF-8, got {wrong!r} after {error.start} bytes; save or convert it as UTF-8"
+        ) from error
+
+
+COPY = "stdin.tsv"
+
+
+@contextmanager
+def kept_stdin(data: DataSettings, folder: Path) -> Iterator[DataSettings]:
+    """Gives settings in which `-` is a copy in `folder`, made only once: a run that goes on has no more to read."""
+    n_times = (*data.train, *data.valid, *data.test, *data.exclude).count("-")
+    if n_times > 1:
+        raise ValueError(f"standard input can be read once, got - {n_times} times; give files for the other sources")
+    if not n_times:
+        yield data
+        return
+    copy = folder / COPY
+    with made_folder(folder):
+        new = not copy.exists()
+        try:
+            if new:
+                _keep(copy)
+            yield _renamed(data, str(copy))
+        except BaseException:
+            if new:
+                copy.unlink(missing_ok=True)
+            raise
+
+
+def _keep(copy: Path) -> None:
+    with open_bytes("-") as stream, whole_file(copy) as draft, draft.open("wb") as file:
+        shutil.copyfileobj(stream, file)
+
+
+def _renamed(data: DataSettings, copy: str) -> DataSettings:
+    def rename(sources: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(copy if source == "-" else source for source in sources)
+
+    named = {name: rename(getattr(data, name)) for name in ("train", "valid", "test", "exclude")}
+    return replace(data, **named)

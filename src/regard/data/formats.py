@@ -1,0 +1,263 @@
+"""TSV, aligned files, JSON lines, TMX, plain documents -> pairs and documents."""
+
+import codecs
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+from xml.etree.ElementTree import Element, ParseError, iterparse
+
+from regard.config import DataSettings, unknown
+from regard.data.files import COMPRESSED, check_file, ending, open_bytes, read_lines
+from regard.data.normalise import Pair, make_pair, normalise
+
+
+def read_tsv(source: str) -> Iterator[Pair]:
+    """Reads `source<TAB>target`; columns after the second are ignored, and an empty line is an empty pair."""
+    for number, line in enumerate(read_lines(source), start=1):
+        where = f"{source}, line {number}"
+        columns = line.split("\t", 2)
+        if len(columns) < 2 and line.strip():
+            raise ValueError(f"{where}: a line must have two columns separated by a tab, got 1: {line[:60]!r}")
+        yield make_pair(columns[0], columns[1] if len(columns) > 1 else "", where)
+
+
+def read_aligned(src: str, tgt: str) -> Iterator[Pair]:
+    """Reads two files side by side; that one has more lines than the other is known only at the end."""
+    lines = zip_longest(read_lines(src), read_lines(tgt))
+    number = 0
+    for number, (a, b) in enumerate(lines, start=1):
+        if a is None or b is None:
+            longer = number + sum(1 for _ in lines)
+            n_src, n_tgt = (number - 1, longer) if a is None else (longer, number - 1)
+            raise ValueError(
+                f"{src} and {tgt} must have the same number of lines, got {n_src} and {n_tgt}; "
+                "line by line they must be translations of each other"
+            )
+        yield make_pair(a, b, f"{src}, line {number}")
+
+
+def read_json_lines(source: str, src_lang: str, tgt_lang: str) -> Iterator[Pair]:
+    """Reads an object from each line: with `src` and `tgt`, `source` and `target`, or a `translation` by language."""
+    names = (("src", "tgt"), ("source", "target"), (src_lang, tgt_lang))
+    for number, line in enumerate(read_lines(source), start=1):
+        where = f"{source}, line {number}"
+        if not line.strip():
+            yield make_pair("", "", where)
+            continue
+        row = _object(line, where)
+        row = row.get("translation", row)
+        sides = _json_sides(row, names) if isinstance(row, dict) else None
+        if sides is None:
+            raise ValueError(
+                f"{where}: an object must have strings for src and tgt, source and target, or the languages "
+                f"{src_lang} and {tgt_lang} (data.src_lang, data.tgt_lang), got {line[:80]!r}"
+            )
+        yield make_pair(*sides, where)
+
+
+def _object(line: str, where: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{where}: each line must be one JSON object, got {line[:60]!r} ({error})") from error
+    if not isinstance(row, dict):
+        raise ValueError(f"{where}: each line must be one JSON object, got {line[:60]!r}")
+    return row
+
+
+def _json_sides(row: dict[str, Any], names: tuple[tuple[str, str], ...]) -> tuple[str, str] | None:
+    for src, tgt in names:
+        if isinstance(row.get(src), str) and isinstance(row.get(tgt), str):
+            return row[src], row[tgt]
+    return None
+
+
+XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
+UNNAMED = (DataSettings.src_lang, DataSettings.tgt_lang)
+# Inline elements that hold the code of another format, not words of the sentence.
+CODES = {"bpt", "ept", "it", "ph", "ut"}
+
+
+def read_tmx(source: str, src_lang: str, tgt_lang: str) -> Iterator[Pair]:
+    """Reads unit after unit and forgets each; without names of languages the first two of a unit are taken."""
+    with open_bytes(source) as stream:
+        events = iterparse(stream, events=("start", "end"))  # pyright: ignore[reportArgumentType]
+        try:
+            for number, unit in enumerate(_units(events), start=1):
+                where = f"{source}, unit {number}"
+                yield make_pair(*_tmx_sides(_sentences(unit), src_lang, tgt_lang, where), where)
+        except ParseError as error:
+            raise ValueError(
+                f"{source}, line {error.position[0]}: the file must be well-formed XML, {error}"
+            ) from error
+
+
+def _units(events: Iterator[tuple[str, Element]]) -> Iterator[Element]:
+    body: Element | None = None
+    for event, element in events:
+        if event == "start" and _name(element) == "body":
+            body = element
+        elif event == "end" and _name(element) == "tu":
+            yield element
+            if body is not None:
+                body.clear()  # a unit that was read is not kept
+
+
+def _sentences(unit: Element) -> list[tuple[str, str]]:
+    """Gives the languages and sentences of a unit."""
+    found: list[tuple[str, str]] = []
+    for variant in unit:
+        if _name(variant) == "tuv":
+            lang = variant.get(XML_LANG) or variant.get("lang") or ""
+            found += [(lang.lower(), _words(segment)) for segment in variant if _name(segment) == "seg"]
+    return found
+
+
+def _tmx_sides(found: list[tuple[str, str]], src_lang: str, tgt_lang: str, where: str) -> tuple[str, str]:
+    if (src_lang, tgt_lang) == UNNAMED:
+        sentences = [words for _, words in found] + ["", ""]
+        return sentences[0], sentences[1]
+    sides = [next((words for lang, words in found if _is(lang, want)), None) for want in (src_lang, tgt_lang)]
+    if sides == [None, None]:
+        langs = ", ".join(lang or "none" for lang, _ in found)
+        raise ValueError(
+            f"{where}: a unit must have the languages of data.src_lang and data.tgt_lang, {src_lang} and {tgt_lang}, "
+            f"got {langs or 'no sentences'}"
+        )
+    return sides[0] or "", sides[1] or ""
+
+
+def _is(lang: str, want: str) -> bool:
+    """Tells whether a tag such as zh-hans-cn or en_GB is of a language."""
+    return lang.replace("_", "-").startswith(want.lower().replace("_", "-") + "-") or lang == want.lower()
+
+
+def _words(segment: Element) -> str:
+    inner = (("" if _name(child) in CODES else _words(child)) + (child.tail or "") for child in segment)
+    return (segment.text or "") + "".join(inner)
+
+
+def _name(element: Element) -> str:
+    return element.tag.rpartition("}")[2]
+
+
+FORMATS = {
+    ".tsv": lambda source, src_lang, tgt_lang: read_tsv(source),
+    ".txt": lambda source, src_lang, tgt_lang: read_tsv(source),
+    ".jsonl": read_json_lines,
+    ".json": read_json_lines,
+    ".tmx": read_tmx,
+}
+
+
+def read_pairs(sources: Sequence[str], src_lang: str, tgt_lang: str) -> Iterator[Pair]:
+    """Reads source after source, normalised and in order; a source is a file, two files joined by a comma, or `-`."""
+    check_sources(sources)
+    for source in sources:
+        files = files_of(source)
+        if len(files) == 2:
+            yield from read_aligned(*files)
+        else:
+            yield from FORMATS[_format(source)](source, src_lang, tgt_lang)
+
+
+def check_sources(sources: Sequence[str]) -> None:
+    """Raises ValueError where a source is not there or of no known format, before anything is read."""
+    for source in sources:
+        files = files_of(source)
+        for path in files:
+            if path != "-":
+                check_file(path)
+        if len(files) == 1:
+            _format(source)
+
+
+def files_of(source: str) -> tuple[str, ...]:
+    """Gives the one file of a source, or the two that are joined by a comma."""
+    if "," not in source or Path(source).exists():
+        return (source,)
+    files = tuple(part.strip() for part in source.split(","))
+    if len(files) != 2 or not all(files) or "-" in files:
+        raise ValueError(f"{source}: a comma must join two files, source and target, got {', '.join(files)!r}")
+    return files
+
+
+def _format(source: str) -> str:
+    if source == "-":
+        return ".tsv"
+    found = ending(source)
+    if found not in FORMATS:
+        raise ValueError(
+            f"{source}: {unknown(found, list(FORMATS), 'ending')}, each also with {', '.join(COMPRESSED)}; "
+            "two aligned files of any ending are joined by a comma"
+        )
+    return found
+
+
+BLOCK = 1 << 20  # bytes that are read at once
+
+
+@dataclass(frozen=True)
+class Document:
+    """A text by itself, the file and line where it stands, and the number of its source."""
+
+    text: str
+    where: str
+    origin: int = 0
+
+
+def read_running(source: str) -> Iterator[str]:
+    """Gives a file's text, block by block; joined they are the text to the last sign, a mark of byte order aside."""
+    decoder = codecs.getincrementaldecoder("utf-8-sig")()
+    with open_bytes(source) as stream:
+        try:
+            yield from (decoder.decode(block) for block in iter(partial(stream.read, BLOCK), b""))
+            yield decoder.decode(b"", final=True)
+        except UnicodeDecodeError as error:
+            wrong = error.object[error.start : error.start + 4]
+            raise ValueError(f"{source}: text must be UTF-8, got {wrong!r}; save or convert it as UTF-8") from error
+
+
+def read_documents(sources: Sequence[str], columns: Sequence[int]) -> Iterator[Document]:
+    """Reads source after source, a document on each line; its columns, all or those that are chosen, become lines."""
+    for origin, source in enumerate(sources):
+        for number, line in enumerate(read_lines(source), start=1):
+            where = f"{source}, line {number}"
+            yield Document("\n".join(_chosen(line.split("\t"), columns, where)), where, origin)
+
+
+def _chosen(cells: list[str], columns: Sequence[int], where: str) -> list[str]:
+    if not columns or cells == [""]:
+        return cells
+    if max(columns) > len(cells):
+        raise ValueError(
+            f"{where}: data.columns must be columns of every line, got {max(columns)} and a line with {len(cells)}"
+        )
+    return [cells[column - 1] for column in columns]
+
+
+COLUMNS = (".tsv", ".txt")
+
+
+def read_sentences(sources: Sequence[str], src_lang: str, tgt_lang: str) -> Iterator[str]:
+    """Gives the sentences of both sides of JSON lines and TMX, and of all columns of any other file."""
+    for source in sources:
+        if ending(source) in FORMATS and ending(source) not in COLUMNS:
+            for pair in read_pairs((source,), src_lang, tgt_lang):
+                yield from (pair.src, pair.tgt)
+            continue
+        for path in files_of(source):
+            for line in read_lines(path):
+                yield from map(normalise, line.split("\t"))
+
+
+def check_excluded(sources: Sequence[str]) -> None:
+    """Raises ValueError where a file is not there."""
+    for source in sources:
+        for path in files_of(source):
+            if path != "-":
+                check_file(path)

@@ -1,0 +1,345 @@
+"""Strings <-> ids: SentencePiece and characters, with spans."""
+
+import json
+import struct
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import sentencepiece
+from numpy.typing import NDArray
+
+from regard.atomic import whole_file
+from regard.data.normalise import normalise
+
+VARINT, FIXED_64, BYTES, FIXED_32 = 0, 1, 2, 5  # wire types of protocol buffers
+BPE = 2  # the model's type in the file, where 1 is unigram
+
+
+class Kind(IntEnum):
+    """What a piece is for; the numbers are those of the file."""
+
+    NORMAL = 1
+    UNKNOWN = 2
+    CONTROL = 3
+    SYMBOL = 4  # user-defined: never split
+    UNUSED = 5
+    BYTE = 6
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A piece; its id is its place in the file. The score is a log-probability, or a merge's rank below zero."""
+
+    text: str
+    score: float
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """What a model says of itself."""
+
+    is_bpe: bool
+    pieces: list[Piece]
+
+    @property
+    def symbols(self) -> list[str]:
+        """Names the pieces that are never split."""
+        return [piece.text for piece in self.pieces if piece.kind is Kind.SYMBOL]
+
+
+def read_model(model: bytes) -> ModelFile:
+    """Reads a model; the library itself neither tells symbols from other pieces nor says of which type it is."""
+    found = [(number, value) for number, value in fields(model) if isinstance(value, bytes)]
+    trainer = dict(fields(next(value for number, value in found if number == 2)))
+    return ModelFile(trainer.get(3, 1) == BPE, [_piece(value) for number, value in found if number == 1])
+
+
+def _piece(message: bytes) -> Piece:
+    found = dict(fields(message))
+    text, score, kind = found.get(1, b""), found.get(2, bytes(4)), found.get(3, Kind.NORMAL)
+    assert isinstance(text, bytes) and isinstance(score, bytes) and isinstance(kind, int), "a piece has three fields"
+    return Piece(text.decode(), struct.unpack("<f", score)[0], Kind(kind))
+
+
+def fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
+    """Gives numbers and values of a message's fields: integers as such, all else as bytes."""
+    at = 0
+    while at < len(message):
+        tag, at = _varint(message, at)
+        number, wire = tag >> 3, tag & 7
+        if wire == VARINT:
+            value, at = _varint(message, at)
+            yield number, value
+            continue
+        size, at = _varint(message, at) if wire == BYTES else ({FIXED_64: 8, FIXED_32: 4}[wire], at)
+        yield number, message[at : at + size]
+        at += size
+
+
+def _varint(message: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = message[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value, at
+
+
+PIECES, BEGIN, END = 2, 4, 5  # fields of SentencePiece's messages, places counted in bytes
+
+
+def place_pieces(encoded: bytes, text: str) -> list[tuple[int, int]]:
+    """Reads SentencePiece's message about a text; from which character up to which each piece stands, spaces aside.
+
+    A piece without a character of its own, a space or a byte, goes with the next one.
+    """
+    ends = accumulate(len(character.encode()) for character in text)
+    places = {0: 0, **{end: place for place, end in enumerate(ends, start=1)}}  # bytes -> characters
+    pieces = (dict(fields(value)) for number, value in fields(encoded) if number == PIECES)  # pyright: ignore
+    return [_own(text, places[piece.get(BEGIN, 0)], places[piece.get(END, 0)]) for piece in pieces]  # pyright: ignore
+
+
+def _own(text: str, start: int, stop: int) -> tuple[int, int]:
+    while start < stop and text[start].isspace():
+        start += 1
+    while start < stop and text[stop - 1].isspace():
+        stop -= 1
+    return (start, stop) if start < stop else (start, min(start + 1, len(text)))
+
+
+SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
+UNKNOWN = 1
+SHOWN = {" ": "▁", "\n": "⏎", "\t": "⇥"}  # how a piece is named that nobody would see
+MARK = b'{"characters"'  # what a model file of this kind begins with; SentencePiece's begin with a line feed
+
+
+class Characters:
+    """Ids of single characters, and of the bytes in which all others are spelled where the vocabulary has bytes.
+
+    The first four ids are padding, unknown, beginning and end. It answers as SentencePiece's processors do.
+    """
+
+    def __init__(self, model: bytes):
+        found = _read_characters(model)
+        self.characters: list[str] = found["characters"]
+        self.first_byte = len(SPECIAL)
+        self.first = self.first_byte + (256 if found["bytes"] else 0)
+        self.ids = {character: self.first + n for n, character in enumerate(self.characters)}
+        self.spells = bool(found["bytes"])
+
+    def vocab_size(self) -> int:
+        """Gives the number of ids."""
+        return self.first + len(self.characters)
+
+    def encode(self, text: str | Sequence[str]) -> Any:
+        """Gives the ids of a text, or of each of several."""
+        if not isinstance(text, str):
+            return [self.encode(each) for each in text]
+        ids, found = [], self.ids.get
+        for character in text:
+            known = found(character)
+            ids += self._spelled(character) if known is None else (known,)
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Puts characters together; special ids vanish, but an unknown character is shown as ⁇."""
+        return b"".join(self._bytes(i) for i in ids).decode("utf-8", "replace")
+
+    def id_to_piece(self, ids: Sequence[int]) -> list[str]:
+        """Names each id; ▁ is a space and ⏎ the end of a line."""
+        return [self._named(i) for i in ids]
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Tells where the character of each id stands; all bytes of a character stand where it does."""
+        return [(n, n + 1) for n, character in enumerate(text) for _ in self.encode(character)]
+
+    def _spelled(self, character: str) -> Sequence[int]:
+        if not self.spells:
+            return (UNKNOWN,)
+        return [self.first_byte + byte for byte in character.encode("utf-8", "surrogatepass")]
+
+    def _bytes(self, i: int) -> bytes:
+        if i >= self.first:
+            return self.characters[i - self.first].encode("utf-8")
+        if i >= self.first_byte:
+            return bytes([i - self.first_byte])
+        return "⁇".encode() if i == UNKNOWN else b""
+
+    def _named(self, i: int) -> str:
+        if i < self.first:
+            return SPECIAL[i] if i < self.first_byte else f"<0x{i - self.first_byte:02X}>"
+        character = self.characters[i - self.first]
+        return SHOWN.get(character, character)
+
+
+def learn_characters(texts: Iterable[str], most: int, spell: bool) -> bytes:
+    """Gives the model of the commonest characters, `most` ids in all; bytes spell the others where that is wanted."""
+    counts = Counter(_whole(texts))
+    room = most - len(SPECIAL) - 256 * spell
+    if room < 1:
+        raise ValueError(
+            f"text.vocab_size must leave room for characters besides {most - room} ids of its own, got {most}; raise it"
+        )
+    # By number, then by sign: the same whatever the order of the text.
+    commonest = sorted(counts, key=lambda character: (-counts[character], character))[:room]
+    return json.dumps({"characters": sorted(commonest), "bytes": spell}).encode()
+
+
+def is_characters(model: bytes) -> bool:
+    """Tells whether a model file is of this kind."""
+    return model.startswith(MARK)
+
+
+def _whole(texts: Iterable[str]) -> Iterator[str]:
+    """Gives all characters but halves of surrogate pairs, which stand for nothing alone."""
+    return (character for text in texts for character in text if not "\ud800" <= character <= "\udfff")
+
+
+def _read_characters(model: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(model)
+        if not all(isinstance(each, str) and len(each) == 1 for each in found["characters"]):
+            raise ValueError("a list of single characters is expected")
+        return {"characters": list(found["characters"]), "bytes": bool(found["bytes"])}
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"a tokenizer of characters must be a whole JSON file, got {error!r}") from error
+
+
+Side = Literal["src", "tgt"]
+Ids = Sequence[int] | NDArray[np.integer]
+JOINT = "tokenizer.model"
+SEPARATE = ("tokenizer.src.model", "tokenizer.tgt.model")
+FEW = 32  # texts
+
+
+@dataclass(frozen=True, eq=False)
+class Tokenizer:
+    """SentencePiece models for the two sides, one and the same where the vocabulary is joint; or characters.
+
+    Text is normalised on the way in, so `decode(encode(text, side), side) == normalise(text)` wherever no piece is
+    unknown; with byte fallback none is. Characters take it as it is, and give just that back. Beginnings and ends of
+    sentences are not added here.
+    """
+
+    models: tuple[bytes, ...]  # as SentencePiece writes them, or `learn_characters`: one for both sides, or two
+
+    pad_id: ClassVar[int] = 0
+    unk_id: ClassVar[int] = 1
+    bos_id: ClassVar[int] = 2
+    eos_id: ClassVar[int] = 3
+
+    def __post_init__(self) -> None:
+        assert len(self.models) in {1, 2}, "a tokenizer has one model or two"
+        processors = [_processor(model) for model in self.models]
+        object.__setattr__(self, "_processors", {"src": processors[0], "tgt": processors[-1]})
+
+    @property
+    def joint(self) -> bool:
+        """Tells whether both sides share one vocabulary."""
+        return len(self.models) == 1
+
+    @property
+    def exact(self) -> bool:
+        """Tells whether pieces are characters, so that text is not normalised."""
+        return is_characters(self.models[0])
+
+    @property
+    def symbols(self) -> set[str]:
+        """Names the pieces of both sides that are never split."""
+        if self.exact:
+            return set()
+        return set.intersection(*(set(read_model(model).symbols) for model in self.models))
+
+    def vocab_size(self, side: Side) -> int:
+        """Gives the number of ids of a side."""
+        return self._side(side).vocab_size()
+
+    def encode(self, text: str, side: Side) -> list[int]:
+        """Cuts a text into its likeliest pieces."""
+        return self._side(side).encode(self._plain(text))
+
+    def encode_batch(self, texts: Iterable[str], side: Side) -> list[list[int]]:
+        """Cuts many texts on all cores, and few one after another: threads take longer to start than those to cut."""
+        cutter, plain = self._side(side), [self._plain(text) for text in texts]
+        return cutter.encode(plain) if len(plain) > FEW else [cutter.encode(text) for text in plain]
+
+    def decode(self, ids: Ids, side: Side = "tgt") -> str:
+        """Puts pieces together; padding, beginnings and ends vanish, an unknown piece is shown as ⁇."""
+        return self._side(side).decode(self._checked(ids, side))
+
+    def pieces(self, ids: Ids, side: Side) -> list[str]:
+        """Names the piece of each id; ▁ is a space."""
+        return self._side(side).id_to_piece(self._checked(ids, side))
+
+    def spans(self, text: str, side: Side) -> list[tuple[int, int]]:
+        """Tells from which character of the normalised text up to which each piece stands that `encode` gives.
+
+        A piece that is a space alone goes with the character after it, as do all bytes of a character.
+        """
+        if self.exact:
+            return self._side(side).spans(text)
+        plain = normalise(text)
+        return place_pieces(self._side(side).encode(plain, out_type="serialized_proto"), plain)
+
+    def save(self, folder: Path) -> None:
+        """Writes one file for a joint vocabulary, or two."""
+        names = (JOINT,) if self.joint else SEPARATE
+        for name, model in zip(names, self.models, strict=True):
+            with whole_file(folder / name) as draft:
+                draft.write_bytes(model)
+        for name in {JOINT, *SEPARATE} - set(names):
+            (folder / name).unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, folder: Path) -> "Tokenizer":
+        """Reads what `save` wrote."""
+        names = (JOINT,) if (folder / JOINT).exists() else SEPARATE
+        models = tuple(_read(folder / name) for name in names)
+        return cls(models)
+
+    def _plain(self, text: str) -> str:
+        return text if self.exact else normalise(text)
+
+    def _side(self, side: Side) -> Any:
+        return self._processors[side]  # pyright: ignore[reportAttributeAccessIssue]
+
+    def _checked(self, ids: Ids, side: Side) -> list[int]:
+        plain, size = [int(i) for i in ids], self.vocab_size(side)
+        if wrong := [i for i in plain if not 0 <= i < size]:
+            raise ValueError(f"ids must lie in 0 … {size - 1}, got {wrong[0]}")
+        return plain
+
+
+def _read(path: Path) -> bytes:
+    if not path.is_file():
+        raise ValueError(f"{path}: no such file; a tokenizer is {JOINT}, or {' and '.join(SEPARATE)}")
+    model = path.read_bytes()
+    try:
+        _processor(model)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    return model
+
+
+def _processor(model: bytes) -> sentencepiece.SentencePieceProcessor | Characters:
+    if is_characters(model):
+        return Characters(model)
+    try:
+        processor = sentencepiece.SentencePieceProcessor(model_proto=model) if model else None
+    except RuntimeError as error:
+        raise ValueError(f"a tokenizer must be a whole SentencePiece model, got {len(model)} other bytes") from error
+    if processor is None:
+        raise ValueError("a tokenizer must be a whole SentencePiece model, got an empty file")
+    found = [processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()]
+    expected = [Tokenizer.pad_id, Tokenizer.unk_id, Tokenizer.bos_id, Tokenizer.eos_id]
+    if found != expected:
+        raise ValueError(f"the ids of padding, unknown, beginning and end must be {expected}, got {found}")
+    return processor

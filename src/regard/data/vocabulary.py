@@ -1,0 +1,144 @@
+"""Learning the pieces of a tokenizer from text."""
+
+import io
+import random
+import re
+from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
+
+import sentencepiece
+
+from regard.config import TextSettings, choose
+from regard.data.normalise import normalise
+from regard.data.tokenizer import Tokenizer, learn_characters
+
+KINDS = {"unigram": "unigram", "bpe": "bpe", "characters": "char"}
+LONGEST_PIECE = 16  # characters
+MAX_PAIRS = 500_000  # a larger text is sampled
+# Candidates at the start of unigram learning for each piece in the end: the library's million takes 1.6 times as long
+# for 8,000 pieces of 135,000 pairs, and cuts the text into 0.4 % more of them.
+CANDIDATES = 20
+# Chinese, Japanese and Korean have thousands of rare signs; they are spelled in bytes rather than all be pieces.
+MANY_SIGNS = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]")
+COVERAGE = {True: 0.9995, False: 1.0}
+RESERVED = ("<pad>", "<unk>", "<s>", "</s>")
+BYTE = re.compile("<0x[0-9A-F]{2}>")
+# Sums of floats depend on how the text is shared out, so this number is part of the result.
+N_THREADS = 4
+
+Say = Callable[[str], None]
+
+
+def train_tokenizer(
+    pairs: Iterable[tuple[str, str]], settings: TextSettings, say: Say, seed: int, max_pairs: int = MAX_PAIRS
+) -> Tokenizer:
+    """Learns one vocabulary from both sides or one from each; the same for the same text, settings and seed."""
+    _check(settings)
+    sampled = _reservoir(pairs, max_pairs, random.Random(seed))
+    if not sampled:
+        raise ValueError("a tokenizer must learn from 1 sentence or more, got 0")
+    sides = [src for src, _ in sampled], [tgt for _, tgt in sampled]
+    texts = [chain(*sides)] if settings.joint else sides
+    # Each sentence once: the library takes minutes over a hundred long ones that are alike.
+    tokenizer = Tokenizer(tuple(_learn(list(dict.fromkeys(side)), settings, say) for side in texts))
+    _check_whole(tokenizer, settings.symbols)
+    return tokenizer
+
+
+def coverage_of(texts: Sequence[str]) -> float:
+    """Gives the share of characters that become pieces, by the script: less than all for one with many signs."""
+    with_many = sum(1 for text in texts if MANY_SIGNS.search(text))
+    return COVERAGE[with_many > len(texts) / 100]  # a stray sign in another script's text does not count
+
+
+def _check(settings: TextSettings) -> None:
+    choose(KINDS, settings.kind, "kind of pieces")
+    if settings.vocab_size < 1:
+        raise ValueError(f"text.vocab_size must be 1 or more, got {settings.vocab_size}")
+    coverage = settings.character_coverage
+    if coverage is not None and not 0.9 <= coverage <= 1:
+        raise ValueError(f"text.character_coverage must lie in 0.9 … 1, got {coverage}")
+    check_symbols(settings.symbols)
+    if settings.kind == "characters" and (settings.symbols or settings.sampling):
+        what = f"text.symbols {settings.symbols}" if settings.symbols else f"text.sampling {settings.sampling}"
+        raise ValueError(f"characters are cut in one way and have no symbols, got {what}: leave it out, or use bpe")
+
+
+def check_symbols(symbols: Sequence[str]) -> None:
+    """Raises ValueError where a symbol could not stand in a text, or already has a meaning."""
+    for n, symbol in enumerate(symbols):
+        if not symbol or normalise(symbol) != symbol or " " in symbol:
+            raise ValueError(
+                f"text.symbols must be written without spaces, as normalised text, got {symbol!r}; try {'<bt>'!r}"
+            )
+        if symbol in RESERVED or BYTE.fullmatch(symbol) or symbol in symbols[:n]:
+            raise ValueError(f"text.symbols must be new, each named once, got {symbol!r}, which is taken; rename it")
+
+
+def _check_whole(tokenizer: Tokenizer, symbols: Sequence[str]) -> None:
+    """Raises ValueError where a symbol is cut up: unigram models favour a symbol, but less the longer it is."""
+    for symbol in symbols:
+        for side in ("src", "tgt"):
+            if symbol not in tokenizer.pieces(tokenizer.encode(f"{symbol} {symbol}", side), side):
+                raise ValueError(f"text.symbols must not spell words of the text, got {symbol!r}; choose a shorter one")
+
+
+def _reservoir(pairs: Iterable[tuple[str, str]], size: int, chance: random.Random) -> list[tuple[str, str]]:
+    """Keeps `size` of any number of pairs, each with the same chance (Vitter 1985, algorithm R)."""
+    kept: list[tuple[str, str]] = []
+    for n, pair in enumerate(pairs):
+        if n < size:
+            kept.append(pair)
+        elif (place := chance.randrange(n + 1)) < size:
+            kept[place] = pair
+    return kept
+
+
+def _learn(texts: Sequence[str], settings: TextSettings, say: Say) -> bytes:
+    """Learns as many pieces as are wanted, or as the text has."""
+    size = settings.vocab_size
+    if settings.kind == "characters":
+        return learn_characters(texts, size, settings.byte_fallback)
+    say(f"learning {size:,} pieces from {len(texts):,} sentences")
+    while True:
+        try:
+            return _run(texts, settings, size)
+        except RuntimeError as error:
+            fewer = _most_pieces(str(error), size, settings)
+            say(f"text.vocab_size is {fewer:,} here: the text has too few pieces for {size:,}")
+            size = fewer
+
+
+def _most_pieces(said: str, size: int, settings: TextSettings) -> int:
+    """Reads from the library's complaint how many pieces the text has."""
+    if (most := re.search(r"<= (\d+)", said)) and int(most[1]) < size:
+        return int(most[1])
+    if needed := re.search(r"required_chars\. \d+ vs (\d+)", said):
+        raise ValueError(
+            f"text.vocab_size must be {needed[1]} or more for the characters of this text, got {settings.vocab_size}; "
+            "or lower text.character_coverage"
+        )
+    raise ValueError(f"no tokenizer can be learned from this text: {said}")
+
+
+def _run(texts: Sequence[str], settings: TextSettings, size: int) -> bytes:
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(texts),
+        model_writer=model,
+        model_type=KINDS[settings.kind],
+        user_defined_symbols=list(settings.symbols),
+        vocab_size=size,
+        byte_fallback=settings.byte_fallback,
+        character_coverage=settings.character_coverage or coverage_of(texts),
+        normalization_rule_name="identity",
+        max_sentencepiece_length=LONGEST_PIECE,
+        seed_sentencepiece_size=max(CANDIDATES * size, 10_000),
+        pad_id=Tokenizer.pad_id,
+        unk_id=Tokenizer.unk_id,
+        bos_id=Tokenizer.bos_id,
+        eos_id=Tokenizer.eos_id,
+        num_threads=N_THREADS,
+        minloglevel=2,  # errors only: they are raised as well, and worded above
+    )
+    return model.getvalue()

@@ -1,0 +1,212 @@
+"""A trace in a notebook: widget, picture, words."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib.util import find_spec
+from typing import Any
+
+import anywidget
+import numpy as np
+import torch
+import traitlets
+from IPython.display import HTML
+from jaxtyping import Float
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from regard.plot.head_maps import Heads, draw_head_grid
+from regard.plot.traces import heads_figure, sides, words_figure
+from regard.plot.words import draw_head_lines
+from regard.serve import PAGE, UNBUILT
+from regard.serve.requests import BrokenError
+from regard.serve.serialize import page_of, saved_of, to_json
+from regard.trace.attention import KINDS
+from regard.trace.summary import group_words
+from regard.trace.trace import Bundle, Trace
+
+INSTALL = "pip install 'regard[notebook]'"
+
+
+def lacking(*names: str) -> list[str]:
+    """Lists what is not installed."""
+    return [name for name in names if find_spec(name) is None]
+
+
+def check_installed(what: str, *names: str) -> None:
+    """Says how to install what something needs."""
+    if missing := lacking(*names):
+        raise ValueError(f"{what} need {' and '.join(missing)}, which is not installed: {INSTALL}")
+
+
+VIEW = "application/vnd.jupyter.widget-view+json"
+
+
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """A trace, what of it the view shows at first, and who draws the picture that stands in for it."""
+
+    trace: Trace
+    address: str
+    draw: "Callable[[], Figure]"
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Bundle:
+        """Gives all three; where the view cannot be made, the words say what it lacks."""
+        data: dict[str, Any] = {"text/plain": repr(self.trace)}
+        sizes = self._add_picture(data)
+        lack = self._add_view(data)
+        if lack:
+            data["text/plain"] += f"\n{lack}"
+            data["text/html"] = f"<p>{escape(lack)}</p>" + _image(data.pop("image/png", ""), sizes)
+        return data, {"image/png": sizes} if "image/png" in data else {}
+
+    def _add_picture(self, data: dict[str, Any]) -> dict[str, int]:
+        if lacking("matplotlib"):
+            return {}
+        from regard.plot.style import shown_size, to_png
+
+        figure = self.draw()
+        data["image/png"] = to_png(figure)
+        return shown_size(figure)
+
+    def _add_view(self, data: dict[str, Any]) -> str:
+        """Adds a widget, or says why there is none."""
+        if lacking("anywidget"):
+            return f"to look closer, install anywidget: {INSTALL}"
+
+        try:
+            widget = make_widget(self.trace, self.address)
+        except ValueError as error:
+            return str(error)
+        data[VIEW] = widget._repr_mimebundle_()[0][VIEW]  # pyright: ignore[reportOptionalSubscript]
+        return ""
+
+
+def show_trace(trace: Trace) -> Shown:
+    """Shows a run: its translation, and what each word of it looked at."""
+    return Shown(trace, "" if trace.cross else "view=attention", lambda: _overview(trace))
+
+
+def _overview(trace: Trace) -> "Figure":
+
+    return run_picture(trace)
+
+
+def _image(png: str, size: dict[str, int]) -> str:
+    if not png:
+        return ""
+    sides = " ".join(f'{side}="{pixels}"' for side, pixels in size.items())
+    return f'<img alt="what was looked at" {sides} src="data:image/png;base64,{png}">'
+
+
+MODULE = PAGE / "widget.js"
+
+
+class ViewWidget(anywidget.AnyWidget):
+    """A run, and what of it is shown at first."""
+
+    _esm = traitlets.Unicode().tag(sync=True)  # the built page, which draws
+    saved = traitlets.Unicode().tag(sync=True)  # `serve.view.Saved` as JSON
+    address = traitlets.Unicode().tag(sync=True)  # as the page writes it behind its #
+
+
+def make_widget(trace: Trace, address: str) -> ViewWidget:
+    """Puts a trace into the built page; ValueError where it is not built."""
+    if not MODULE.is_file():
+        raise ValueError(UNBUILT)
+    return ViewWidget(_esm=MODULE.read_text(encoding="utf-8"), saved=to_json(saved_of(trace)), address=address)
+
+
+PLACE = 'id="regard-view"'
+HIGH = 720  # pixels of the frame in which a notebook shows it
+
+
+class Page(HTML):
+    """A whole page as `data`; a notebook shows it in a frame of its own, so that neither disturbs the other."""
+
+    def _repr_html_(self) -> str:
+        return f'<iframe srcdoc="{escape(str(self.data))}" width="100%" height="{HIGH}" style="border: 0"></iframe>'
+
+
+def make_page(trace: Trace, address: str) -> Page:
+    """Puts a trace into the built page; the address says what is shown when it opens."""
+    try:
+        page = page_of(trace)
+    except BrokenError as error:
+        raise ValueError(str(error)) from error
+    return Page(page.replace(PLACE, f'{PLACE} data-address="{escape(address)}"', 1))
+
+
+CROWDED = 40  # words of a side beyond which lines and bars take seconds, and are a haze
+
+
+def run_picture(trace: Trace) -> Figure:
+    """Draws what each word looked at; all heads where nobody looked across, or too many words did."""
+    crowded = max(len(trace.source), len(trace.target)) > CROWDED
+    return words_figure(trace) if trace.cross and not crowded else heads_figure(trace)
+
+
+def lines_picture(trace: Trace, kind: str, layer: int, heads: Sequence[int], unit: str) -> Figure:
+    """Draws lines between words, or between pieces; maps where there are too many of either."""
+    weights, rows, columns = _shown(trace.look(kind, layer).weights()[list(heads)], trace, kind, unit)
+    if max(len(rows), len(columns)) > CROWDED:
+        return maps_picture(trace, unit)
+    names, title = [f"head {head}" for head in heads], f"{kind} layer {layer}: who looks at whom"
+    return draw_head_lines(weights.numpy(), rows, columns, names, title)
+
+
+def maps_picture(trace: Trace, unit: str) -> Figure:
+    """Draws all heads of all layers."""
+    kinds = []
+    for kind in KINDS:
+        layers = [_shown(look.weights(), trace, kind, unit) for look in trace.looks if look.kind == kind]
+        if layers:
+            kinds.append(Heads(kind, torch.stack([weights for weights, _, _ in layers]).numpy(), *layers[0][1:]))
+    return draw_head_grid(kinds)
+
+
+def _shown(
+    weights: Float[Tensor, "H Q K"], trace: Trace, kind: str, unit: str
+) -> tuple[Float[Tensor, "H _ _"], list[str], list[str]]:
+    """Gives weights by piece as they are; by word the pieces of a key are added, those of a query averaged."""
+    queries, keys = sides(trace, kind)
+    if unit == "piece":
+        return weights, queries, keys
+    rows, columns = group_words(queries), group_words(keys)
+    by_key = torch.stack([weights[..., list(word.places)].sum(-1) for word in columns], dim=-1)
+    merged = torch.stack([by_key[:, list(word.places)].mean(1) for word in rows], dim=1)
+    return merged, [word.text for word in rows], [word.text for word in columns]
+
+
+def show_heatmaps(
+    matrices: Any,
+    xlabel: str,
+    ylabel: str,
+    titles: Sequence[str] | None = None,
+    figsize: tuple[float | int, float | int] | None = None,
+    cmap: str = "Reds",
+) -> None:
+    """Shows matrices of shape (rows, columns, queries, keys), tensors or arrays, a title above each column.
+
+    As in the book, but all in one scale of colours. `regard.plot.heatmap.draw_heatmaps` gives the figure itself.
+    """
+    numbers = _checked(matrices)
+    check_installed("heatmaps", "matplotlib", "IPython")
+    import matplotlib as mpl
+    from IPython.display import display
+
+    from regard.plot.heatmap import draw_heatmaps
+
+    if cmap not in mpl.colormaps:
+        raise ValueError(f"cmap must be one of matplotlib's, such as Reds, Blues or viridis, got {cmap!r}")
+    display(draw_heatmaps(numbers, xlabel, ylabel, titles, figsize, cmap))
+
+
+def _checked(matrices: Any) -> Float[np.ndarray, "R C Q K"]:
+    """Gives the numbers, or says what shape they have instead."""
+    if isinstance(matrices, Tensor):
+        matrices = matrices.detach().cpu().double().numpy()
+    numbers = np.asarray(matrices, dtype=np.float64)
+    if numbers.ndim != 4 or 0 in numbers.shape:
+        raise ValueError(f"matrices must have the shape (rows, columns, queries, keys), got {numbers.shape}")
+    return numbers

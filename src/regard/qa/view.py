@@ -1,0 +1,201 @@
+"""Trace, figure and tables of an answer."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from rich.table import Table
+from rich.text import Text
+from torch import Tensor
+
+from regard.data.tokenizer import Tokenizer
+from regard.plot.canvas import (
+    MARGIN,
+    NAME,
+    Box,
+    check_words,
+    line_height,
+    make_sheet,
+    shorten,
+    title_size,
+    write,
+    write_title,
+)
+from regard.plot.heatmap import KEY_HEIGHT, draw_key, draw_matrix, name_columns, name_rows, place_map, weight_shade
+from regard.plot.style import COLOURS, in_style
+from regard.plot.terminal import QUIET
+from regard.qa.data import Question, Window, cut_passage, make_passage
+from regard.qa.model import QuestionReader, SpanReader
+from regard.qa.predict import Answers, AnswerScores, Found, make_reading
+from regard.trace.attention import RecordedLook
+from regard.trace.external import make_given
+from regard.trace.replay import Tape, private_copy
+from regard.trace.summary import Word, group_words
+from regard.trace.trace import Trace
+
+
+@dataclass(frozen=True, eq=False)
+class AnswerTrace:
+    """One window read again with everything written down: its attentions, its words, and which of them answer.
+
+    The places of words are rows and columns of the looks.
+    """
+
+    trace: Trace
+    question: list[Word]
+    context: list[Word]
+    answer: tuple[int, int]  # the context's words that answer, from … up to
+    score: float  # of the answer, by this reading
+    apart: float  # from the score in the run that found the answer
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """How question and context looked at each other, by the heads that are named; shares are of all that was looked at.
+
+    The pieces of a word that is looked at are added, those of a word that looks are averaged.
+    """
+
+    heads: str
+    to_context: Float[Tensor, "q c"]
+    to_question: Float[Tensor, "c q"]
+
+
+@torch.no_grad()
+def trace_answer(reader: QuestionReader, question: Question, found: Found) -> AnswerTrace:
+    """Reads the window of an answer once more, by itself, and keeps what each attention was given."""
+    passage = make_passage(question, reader.tokenizer, reader.settings.windows)
+    window = cut_passage(passage, 0, reader.settings.windows)[found.window]
+    looks, start, end = _replayed(reader.model, window)
+    pieces = reader.tokenizer.pieces([*window.ids, Tokenizer.eos_id], "src")
+    first, last = (piece - window.first + window.offset for piece in found.pieces)
+    asked = _words(pieces, 1, window.offset - 1)
+    context = _words(pieces, window.offset, len(window.ids))
+    answering = [n for n, word in enumerate(context) if word.places[0] <= last and word.places[-1] >= first]
+    score = float(start[first] + end[last] - start[0] - end[0])
+    trace = make_given(looks, pieces, (), text=question.text, output=found.text)
+    return AnswerTrace(trace, asked, context, (answering[0], answering[-1] + 1), score, abs(score - found.score))
+
+
+def look_between(seen: AnswerTrace, layer: int | None = None, head: int | None = None) -> Seen:
+    """Gives what question and context words looked at in each other, by one head, one layer's or all heads' mean."""
+    looks = seen.trace.encoder if layer is None else [seen.trace.look("encoder", layer)]
+    each = [look.weights(head) if head is not None else look.weights().mean(0) for look in looks]
+    weights = torch.stack(each).mean(0)
+    named = "all layers" if layer is None else f"layer {layer}", "all heads" if head is None else f"head {head}"
+    asked, context = seen.question, seen.context
+    return Seen(", ".join(named), _shares(weights, asked, context), _shares(weights, context, asked))
+
+
+def around(answer: tuple[int, int], n_words: int, reach: int) -> range:
+    """Gives the words that stand around an answer, so many on either side."""
+    return range(max(answer[0] - reach, 0), min(answer[1] + reach, n_words))
+
+
+def _replayed(model: SpanReader, window: Window) -> tuple[tuple[RecordedLook, ...], Tensor, Tensor]:
+    """Reads one window without padding."""
+    copy, tape = private_copy(model), Tape()
+    for number, layer in enumerate(copy.encoder.layers):
+        tape.listen_to_heads(layer.attention, "encoder", number)  # pyright: ignore[reportArgumentType]
+    reading = make_reading([window], width=len(window.ids) + 1).to(next(model.parameters()).device)
+    start, end = copy(reading)
+    return tuple(each.look() for each in tape.heard), start[0].cpu(), end[0].cpu()
+
+
+def _words(pieces: Sequence[str], start: int, stop: int) -> list[Word]:
+    """Groups the pieces from … up to into words, whose places are those in the whole window."""
+    words = group_words(pieces[start:stop])
+    return [Word(word.text, tuple(place + start for place in word.places)) for word in words]
+
+
+def _shares(weights: Float[Tensor, "T T"], rows: Sequence[Word], columns: Sequence[Word]) -> Float[Tensor, "r c"]:
+    by_word = torch.stack([weights[:, list(word.places)].sum(1) for word in columns], dim=1)
+    return torch.stack([by_word[list(word.places)].mean(0) for word in rows])
+
+
+CELL = 0.3, 0.26
+GAP = 0.15  # inches between a map and what is said of the next
+BELOW = "rows: words of the question; columns: words of the text, the answer framed"
+SAID = ("what each question word looked at", "which question words each word of the text looked at")
+FRAME: Any = {"fill": False, "edgecolor": COLOURS[1], "linewidth": 1.6}
+
+
+@in_style
+def draw_answer(
+    to_context: Float[np.ndarray, "q c"],
+    to_question: Float[np.ndarray, "c q"],
+    question: Sequence[str],
+    context: Sequence[str],
+    answer: tuple[int, int],
+    title: str = "Question and answer",
+) -> Figure:
+    """Draws two maps over the same words, one for each way of looking, with a frame around the answer's columns."""
+    Q, C = to_context.shape
+    check_words("question words", question, Q, "rows")
+    check_words("words of the text", context, C, "columns")
+    if not 0 <= answer[0] < answer[1] <= C:
+        raise ValueError(f"the answer must lie in words 0 … {C}, got {answer[0]} … {answer[1]}")
+    line = line_height(NAME) + 0.05
+    wide, top = title_size(title, BELOW)
+    first, right = place_map(question, context, CELL, top + line)
+    second = Box(first.left, first.bottom + GAP + line, first.width, first.height)
+    figure, axes = make_sheet(max(wide, right + MARGIN, 3.4), second.bottom + GAP + KEY_HEIGHT)
+    write_title(axes, title, BELOW)
+    write(axes, MARGIN, top + line / 2, SAID[0], NAME)
+    write(axes, MARGIN, second.top - line / 2, SAID[1], NAME)
+    name_columns(axes, context, first)
+    shade = weight_shade(to_context, to_question)
+    for values, box in ((to_context, first), (to_question.T, second)):
+        draw_matrix(axes, values, box, shade)
+        name_rows(axes, question, box)
+        _frame(axes, box, C, answer)
+    draw_key(figure, shade, Box(MARGIN, second.bottom + GAP, 1.5, KEY_HEIGHT), "share of all that a word looked at")
+    return figure
+
+
+def _frame(axes: Axes, box: Box, n_columns: int, answer: tuple[int, int]) -> None:
+    width = box.width / n_columns
+    axes.add_patch(
+        Rectangle((box.left + answer[0] * width, box.top), (answer[1] - answer[0]) * width, box.height, **FRAME)
+    )
+
+
+MARKS = "»", "«"
+WIDEST = 40  # columns of an answer
+
+
+def marked(context: str, start: int, stop: int, reach: int = 200) -> str:
+    """Gives a text with marks around an answer, and no more of it than stands near."""
+    first, last = max(start - reach, 0), min(stop + reach, len(context))
+    before, after = "…" if first else "", "…" if last < len(context) else ""
+    opening, closing = MARKS
+    answer = f"{opening}{context[start:stop]}{closing}"
+    return f"{before}{context[first:start]}{answer}{context[stop:last]}{after}"
+
+
+def answers_table(answers: Answers) -> Table:
+    """Lists the likeliest answers with their share of all stretches of the text."""
+    table = Table(title="Likeliest answers", **QUIET)
+    table.add_column("answer", no_wrap=True)
+    for column in ("probability", "characters"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for found in answers.found:
+        table.add_row(Text(shorten(found.text, WIDEST)), f"{found.probability:.1%}", f"{found.start}–{found.stop}")
+    table.add_row(Text("none in this text", "dim"), f"{answers.nowhere:.1%}", "")
+    return table
+
+
+def scores_table(scores: Mapping[str, AnswerScores], title: str) -> Table:
+    """Lists exact match and F1 of each way of answering."""
+    table = Table(title=title, **QUIET)
+    for column in ("answers by", "exact match", "F1"):
+        table.add_column(column, justify="left" if column == "answers by" else "right", no_wrap=True)
+    for name, each in scores.items():
+        table.add_row(name, f"{each.exact:.1f}", f"{each.f1:.1f}")
+    return table

@@ -1,0 +1,150 @@
+"""A twin model without residuals."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from regard.batch import BOS, EOS, PAD, Batch, Ids, make_batch
+from regard.build import build_model
+from regard.config import ModelSettings
+from regard.model import Seq2Seq
+from regard.model.norm import Residual
+from regard.search.scoring import token_costs
+from regard.train.examples import ExampleSettings, learn_examples
+from regard.train.loss import smoothed_cross_entropy
+
+
+class Bare(nn.Module):
+    """A residual without its sum: `norm(dropout(f(x)))`, or, the norm before the sub-layer, `dropout(f(norm(x)))`."""
+
+    def __init__(self, residual: Residual):
+        super().__init__()
+        self.norm = residual.norm
+        self.norm_first = residual.norm_first
+        self.dropout = residual.dropout
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T D"],
+        sublayer: Callable[[Float[Tensor, "B T D"]], Float[Tensor, "B T D"]],
+        real: Bool[Tensor, "B T"] | None,
+    ) -> Float[Tensor, "B T D"]:
+        if self.norm_first:
+            return self.dropout(sublayer(self.norm(x, real)))
+        return self.norm(self.dropout(sublayer(x)), real)
+
+
+def without_residuals(model: Seq2Seq) -> Seq2Seq:
+    """Takes the residual connections out of a model, in place; its parameters stay what they are."""
+    for module in list(model.modules()):
+        for name, child in module.named_children():
+            if type(child) is Residual:
+                setattr(module, name, Bare(child))
+    return model
+
+
+HELD_OUT = 5  # every fifth pair is not learned from …
+MOST_HELD_OUT = 500  # … and so many of these say how good a model is
+N_SPECIAL = max(PAD, BOS, EOS) + 1
+
+
+@dataclass(frozen=True)
+class SmallSettings:
+    """What the small models are, and how long they learn."""
+
+    n_encoder_layers: int = 4
+    n_decoder_layers: int = 2
+    d_model: int = 64
+    n_heads: int = 4
+    d_ff: int = 128
+    norm_place: str = "before"
+    dropout: float = 0.1
+    batch: int = 16  # sentences in one step
+    steps: int = 1000
+    lr: float = 2e-3
+
+
+@dataclass(frozen=True, eq=False)
+class Small:
+    """One of the small models: how it was made, what a held-out token costs it, and the model itself."""
+
+    residual: bool
+    trained: bool
+    seed: int
+    loss: float
+    model: Seq2Seq
+
+
+def renumbered(src: Sequence[Ids], tgt: Sequence[Ids]) -> tuple[list[Ids], list[Ids], int]:
+    """Gives each piece that occurs a small number of its own, special ones their old one; and how many there are."""
+    found = sorted({int(piece) for ids in [*src, *tgt] for piece in ids if piece >= N_SPECIAL})
+    numbers = {piece: N_SPECIAL + n for n, piece in enumerate(found)} | {n: n for n in range(N_SPECIAL)}
+
+    def renumber(side: Sequence[Ids]) -> list[Ids]:
+        return [[numbers[int(piece)] for piece in ids] for ids in side]
+
+    return renumber(src), renumber(tgt), N_SPECIAL + len(found)
+
+
+def small_models(
+    src: Sequence[Ids], tgt: Sequence[Ids], n_pieces: int, settings: SmallSettings, seeds: Sequence[int], device: str
+) -> Iterator[Small]:
+    """Makes and teaches the models one after another; each is given out before its first step and after its last."""
+    held = list(range(0, len(src), HELD_OUT))[:MOST_HELD_OUT]
+    taught = [n for n in range(len(src)) if n % HELD_OUT]
+    if not held or not taught:
+        raise ValueError(f"small models need {HELD_OUT} pairs or more to learn from, got {len(src)}")
+    unseen = _batch(src, tgt, held)
+    for seed in seeds:
+        for residual in (True, False):
+            torch.manual_seed(seed)
+            model = build_model(_model_settings(settings), (n_pieces, n_pieces)).to(device)
+            model = (model if residual else without_residuals(model)).eval()
+            yield Small(residual, False, seed, _loss(model, unseen), model)
+            _teach(model, src, tgt, taught, unseen, settings, seed)
+            yield Small(residual, True, seed, _loss(model, unseen), model.eval())
+
+
+def n_given_out(seeds: Sequence[int]) -> int:
+    """Says how many models `small_models` gives out, for whoever waits."""
+    return 4 * len(seeds)
+
+
+def _model_settings(settings: SmallSettings) -> ModelSettings:
+    names = ("n_encoder_layers", "n_decoder_layers", "d_model", "n_heads", "d_ff", "norm_place", "dropout")
+    return ModelSettings(**{name: getattr(settings, name) for name in names})
+
+
+def _teach(
+    model: Seq2Seq,
+    src: Sequence[Ids],
+    tgt: Sequence[Ids],
+    taught: list[int],
+    unseen: Batch,
+    settings: SmallSettings,
+    seed: int,
+) -> None:
+    """Learns for a number of steps, and keeps the model that was best on what it did not learn from."""
+    device = next(model.parameters()).device
+
+    def loss(numbers: Int[Tensor, " B"]) -> Float[Tensor, ""]:
+        batch = _batch(src, tgt, [taught[n] for n in numbers.tolist()]).to(device)
+        total, _ = smoothed_cross_entropy(model(batch), batch.tgt.say, batch.tgt.real, 0.1)
+        return total / batch.tgt.n_tokens
+
+    epochs = ceil(settings.steps / ceil(len(taught) / settings.batch))
+    learning = ExampleSettings(epochs, settings.batch, settings.lr, seed=seed)
+    for _ in learn_examples(model, len(taught), loss, lambda: -_loss(model, unseen), learning):
+        pass
+
+
+def _batch(src: Sequence[Ids], tgt: Sequence[Ids], numbers: list[int]) -> Batch:
+    return make_batch([src[n] for n in numbers], [tgt[n] for n in numbers])
+
+
+def _loss(model: Seq2Seq, batch: Batch) -> float:
+    return float(token_costs(model, batch).double().sum()) / batch.tgt.n_tokens

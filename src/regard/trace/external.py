@@ -1,0 +1,302 @@
+"""Hugging Face and nn.MultiheadAttention."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from inspect import signature
+from math import nan
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from regard.attention import ScaledDot
+from regard.config import DecodeSettings
+from regard.mask import Mask
+from regard.trace.attention import KINDS, GivenLook, Look, ProjectedLook, RecordedLook
+from regard.trace.replay import N_ALTERNATIVES, kept
+from regard.trace.search_tree import KEPT, OPEN, ROOT, Tree
+from regard.trace.trace import Option, Step, Trace
+
+
+def make_given(
+    looks: tuple[Look, ...],
+    source: Sequence[str],
+    read: Sequence[str],
+    steps: Sequence[Step] | None = None,
+    text: str = "",
+    output: str = "",
+) -> Trace:
+    """Makes a trace of one path: what is not known of it is not a number."""
+    _check(looks, {"encoder": (source, source), "decoder": (read, read), "cross": (read, source)})
+    said = [Step(piece, nan, nan, ()) for piece in [*read[1:], "…"][: len(read)]] if steps is None else list(steps)
+    tree = one_path([step.piece for step in said], [step.log_prob for step in said])
+    settings = DecodeSettings(method="greedy")
+    rest = (tuple(source), tuple(read), tuple(said), looks, (), tree, tree.best)
+    return Trace(text, output, "", "", settings, *rest)
+
+
+def one_path(pieces: Sequence[str], gains: Sequence[float]) -> Tree:
+    """Makes a tree that is a trunk; its tokens are counted, since it is not known what numbers they had."""
+    n = len(pieces)
+    fates = np.array([KEPT] * (n - 1) + [OPEN] * min(n, 1), dtype=np.int8)
+    parents, tokens = np.arange(ROOT, n - 1), np.arange(n)
+    return Tree(parents, tokens, np.array(gains, dtype=float), fates, dict(enumerate(pieces)), n - 1, 1.0)
+
+
+def _check(looks: tuple[Look, ...], sides: dict[str, tuple[Sequence[str], Sequence[str]]]) -> None:
+    """Refuses tokens that are not as many as the rows and columns."""
+    for look in looks:
+        (_, queries, keys), (rows, columns) = look.sizes, sides[look.kind]
+        if (len(rows), len(columns)) != (queries, keys):
+            raise ValueError(
+                f"there must be one token for each query and key of {look}, got {len(rows)} and {len(columns)} tokens"
+            )
+
+
+def trace_hf(model: Any, tokenizer: Any, text: str, output: str | None = None, max_new_tokens: int = 64) -> Trace:
+    """Traces an encoder–decoder, a decoder or an encoder on one text.
+
+    What is written is `output`, or what `model.generate` says in at most `max_new_tokens`; then all is read once, with
+    the weights as the model itself gives them. Its attention is set to `eager` for that, and set back.
+    """
+    read = tokenizer(text, return_tensors="pt").to(model.device)
+    with torch.no_grad(), _eager(model):
+        if model.config.is_encoder_decoder:
+            return _trace_both(model, tokenizer, text, read, _written(model, tokenizer, read, output, max_new_tokens))
+        if model.can_generate():
+            return _trace_decoder(model, tokenizer, text, _continued(model, tokenizer, read, output, max_new_tokens))
+        return _trace_encoder(model, tokenizer, text, read)
+
+
+@contextmanager
+def _eager(model: Any) -> Iterator[None]:
+    """Lets a model build its weights for a while, at rest."""
+    config, training = model.config, model.training
+    before = {"": config._attn_implementation}
+    for name in config.sub_configs:
+        if getattr(config, name, None) is not None:
+            before[name] = getattr(config, name)._attn_implementation
+    model.set_attn_implementation("eager")
+    model.eval()
+    try:
+        yield
+    finally:
+        model.set_attn_implementation(before)
+        model.train(training)
+
+
+def _trace_both(model: Any, tokenizer: Any, text: str, read: Any, ids: Tensor) -> Trace:
+    seen = model(**read, decoder_input_ids=ids[:, :-1], output_attentions=True)
+    looks = (
+        *_looks("encoder", seen.encoder_attentions),
+        *_looks("decoder", seen.decoder_attentions),
+        *_looks("cross", seen.cross_attentions),
+    )
+    steps = _steps(tokenizer, seen.logits[0], ids[0, 1:])
+    sides = _pieces(tokenizer, read["input_ids"][0]), _pieces(tokenizer, ids[0, :-1])
+    return make_given(looks, *sides, steps, text, tokenizer.decode(ids[0], skip_special_tokens=True))
+
+
+def _trace_decoder(model: Any, tokenizer: Any, text: str, ids: Tensor) -> Trace:
+    """Shows all tokens; what follows the last is the likeliest."""
+    seen = model(input_ids=ids, output_attentions=True)
+    steps = _steps(tokenizer, seen.logits[0], torch.cat([ids[0, 1:], seen.logits[0, -1:].argmax(-1)]))
+    written = tokenizer.decode(ids[0], skip_special_tokens=True)
+    return make_given(_looks("decoder", seen.attentions), (), _pieces(tokenizer, ids[0]), steps, text, written)
+
+
+def _trace_encoder(model: Any, tokenizer: Any, text: str, read: Any) -> Trace:
+    seen = model(**read, output_attentions=True)
+    return make_given(_looks("encoder", seen.attentions), _pieces(tokenizer, read["input_ids"][0]), (), (), text)
+
+
+def _written(model: Any, tokenizer: Any, read: Any, output: str | None, n: int) -> Tensor:
+    """Gives the target's ids, the one that decoders begin with included."""
+    if output is None:
+        return model.generate(**read, max_new_tokens=n)[:1]
+    ids = tokenizer(text_target=output, return_tensors="pt").input_ids.to(model.device)
+    start = model.generation_config.decoder_start_token_id
+    start = model.config.decoder_start_token_id if start is None else start
+    return torch.cat([ids.new_full((1, 1), start), ids], dim=1)
+
+
+def _continued(model: Any, tokenizer: Any, read: Any, output: str | None, n: int) -> Tensor:
+    """Gives the ids of the text with what follows it."""
+    if output is None:
+        return model.generate(**read, max_new_tokens=n)[:1]
+    if not output:
+        return read["input_ids"]
+    follows = tokenizer(output, return_tensors="pt", add_special_tokens=False).input_ids.to(model.device)
+    return torch.cat([read["input_ids"], follows], dim=1)
+
+
+def _looks(kind: str, layers: Sequence[Tensor]) -> tuple[GivenLook, ...]:
+    return tuple(GivenLook(kind, number, kept(weights[0])) for number, weights in enumerate(layers))
+
+
+def _pieces(tokenizer: Any, ids: Tensor) -> list[str]:
+    return [str(piece) for piece in tokenizer.convert_ids_to_tokens(ids.tolist())]
+
+
+def _steps(tokenizer: Any, logits: Tensor, said: Tensor) -> list[Step]:
+    """Lists what was said with its log-probability in this reading; what a search had is not known."""
+    every = logits.float().log_softmax(-1).cpu()
+    gains, tokens = every.topk(min(N_ALTERNATIVES, every.shape[-1]))
+    here = every.gather(1, said.cpu()[:, None])[:, 0].tolist()
+    return [
+        Step(piece, gain, nan, tuple(Option(*each) for each in zip(_pieces(tokenizer, row), most, strict=True)))
+        for piece, gain, row, most in zip(_pieces(tokenizer, said), here, tokens, gains.tolist(), strict=True)
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One call of one module: what it was given, and what it put out."""
+
+    name: str
+    module: nn.MultiheadAttention
+    given: dict[str, Any]
+    out: Tensor  # batch first
+
+    @property
+    def kind(self) -> str:
+        """Cross where keys are not the queries; else the decoder's where its name says so, else the encoder's."""
+        if self.given["query"] is not self.given["key"]:
+            return "cross"
+        return "decoder" if "decoder" in self.name else "encoder"
+
+
+@dataclass(eq=False)
+class Watch:
+    """What was seen of a module while it ran."""
+
+    calls: list[Call] = field(default_factory=list)
+
+    @property
+    def names(self) -> list[str]:
+        """The module of each call, in the order in which they ran."""
+        return [call.name for call in self.calls]
+
+    def looks(self, sequence: int = 0) -> tuple[Look, ...]:
+        """Gives all calls for one sequence of the batch; each kind's layers are counted in the order they ran."""
+        counts: dict[str, int] = dict.fromkeys(KINDS, 0)
+        found = []
+        for call in self.calls:
+            found.append(_look(call, counts[call.kind], sequence))
+            counts[call.kind] += 1
+        return tuple(found)
+
+    def trace(self, source: Sequence[str], read: Sequence[str] = (), sequence: int = 0) -> Trace:
+        """Gives the looks as a trace, with the tokens that the encoder and the decoder read."""
+        return make_given(self.looks(sequence), source, read)
+
+
+@contextmanager
+def watch(module: nn.Module) -> Iterator[Watch]:
+    """Writes down every `nn.MultiheadAttention` of a module that is called inside the `with` block.
+
+    PyTorch's fused layers go past the attention modules: they are switched off meanwhile, everywhere.
+    """
+    seen, names = Watch(), signature(nn.MultiheadAttention.forward)
+    handles = []
+
+    def listen(name: str, part: nn.MultiheadAttention) -> None:
+        def hear(_: nn.Module, args: Any, kwargs: Any, out: tuple[Tensor, Tensor | None]) -> None:
+            call = names.bind(part, *args, **kwargs)
+            call.apply_defaults()
+            whole = out[0] if part.batch_first or out[0].dim() == 2 else out[0].transpose(0, 1)
+            seen.calls.append(Call(name, part, call.arguments, whole if whole.dim() == 3 else whole[None]))
+
+        handles.append(part.register_forward_hook(hear, with_kwargs=True))
+
+    for name, part in module.named_modules():
+        if isinstance(part, nn.MultiheadAttention):
+            listen(name, part)
+    was_fast = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield seen
+    finally:
+        torch.backends.mha.set_fastpath_enabled(was_fast)
+        for handle in handles:
+            handle.remove()
+
+
+@torch.no_grad()
+def _look(call: Call, layer: int, sequence: int) -> ProjectedLook:
+    """Recomputes what the module made of one sequence before its softmax."""
+    B = len(call.out)
+    if not 0 <= sequence < B:
+        raise ValueError(f"sequence must lie in 0 … {B - 1}, got {sequence}")
+    q, k, v = (_row(call, name, sequence) for name in ("query", "key", "value"))  # (T, D)
+    q, k, v = _projected(call.module, q, k, v)
+    bias = _bias(call, sequence, k.shape[1], q.dtype)
+    k, v, bias = _lengthened(call.module, k, v, bias)
+    allowed = None if bias is None else bias > -torch.inf
+    bias = None if bias is None else bias.masked_fill(bias == -torch.inf, 0.0)
+    mask = Mask() if allowed is None or allowed.all() else Mask(allowed=allowed[None].cpu())
+    added = kept(bias) if bias is not None and bias.any() else None
+    attention, project = ScaledDot().eval(), call.module.out_proj
+    q, k, v = kept(q), kept(k), kept(v)
+    look = RecordedLook(call.kind, layer, attention, q, k, v, mask, added, None)
+    offset = None if project.bias is None else kept(project.bias)
+    return ProjectedLook(look, kept(project.weight), offset, kept(call.out[sequence]))
+
+
+def _row(call: Call, name: str, sequence: int) -> Tensor:
+    x = call.given[name]
+    if x.dim() == 2:
+        return x
+    return x[sequence] if call.module.batch_first else x[:, sequence]
+
+
+def _projected(module: nn.MultiheadAttention, *inputs: Tensor) -> list[Tensor]:
+    """Gives queries, keys and values of each head, (H, T, E)."""
+    if module.in_proj_weight is not None:
+        weights = module.in_proj_weight.chunk(3)
+    else:
+        weights = (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)
+    biases = (None,) * 3 if module.in_proj_bias is None else module.in_proj_bias.chunk(3)
+    made = [F.linear(x, w, b) for x, w, b in zip(inputs, weights, biases, strict=True)]
+    return [x.unflatten(-1, (module.num_heads, -1)).transpose(0, 1) for x in made]
+
+
+def _bias(call: Call, sequence: int, n_keys: int, dtype: torch.dtype) -> Tensor | None:
+    """Joins the two masks into what is added to the scores, −∞ where looking is forbidden, (#H, #Q, K)."""
+    padding, rule = call.given["key_padding_mask"], call.given["attn_mask"]
+    parts = []
+    if padding is not None:
+        parts.append(_added(padding.reshape(-1, n_keys)[sequence][None, None], dtype))
+    if rule is not None:
+        rule = rule[None] if rule.dim() == 2 else rule.unflatten(0, (-1, call.module.num_heads))[sequence]
+        parts.append(_added(rule, dtype))
+    return sum(parts[1:], parts[0]) if parts else None
+
+
+def _added(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """PyTorch's masks are true where looking is forbidden, or numbers that are added."""
+    if mask.dtype != torch.bool:
+        return mask.to(dtype)
+    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(mask, -torch.inf)
+
+
+def _lengthened(
+    module: nn.MultiheadAttention, k: Tensor, v: Tensor, bias: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Adds the keys that a module has besides those it is given: a learned one, and one of zeros."""
+    for key, value in _own_keys(module, k, v):
+        k, v = torch.cat([k, key], dim=1), torch.cat([v, value], dim=1)
+        bias = None if bias is None else F.pad(bias, (0, 1))
+    return k, v, bias
+
+
+def _own_keys(module: nn.MultiheadAttention, k: Tensor, v: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    if module.bias_k is not None and module.bias_v is not None:
+        own = (x[0].unflatten(-1, (module.num_heads, -1)).transpose(0, 1) for x in (module.bias_k, module.bias_v))
+        key, value = own
+        yield key, value
+    if module.add_zero_attn:
+        yield torch.zeros_like(k[:, :1]), torch.zeros_like(v[:, :1])

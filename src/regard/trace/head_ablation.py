@@ -1,0 +1,180 @@
+"""Find heads, switch them off, measure quality."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import partial
+from inspect import signature
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from regard.attention import Attention
+from regard.batch import Batch
+from regard.engine import swift
+from regard.model import MultiHeadAttention, Recurrent, Seq2Seq, Transformer
+from regard.model.quantize import restore_linears
+from regard.pipeline.translator import Translator
+from regard.score import score
+from regard.search.scoring import token_costs
+from regard.trace.attention import KINDS
+from regard.trace.replay import private_copy
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """One attention of a model; `read_by` gives for each head the columns of the weights that its output meets."""
+
+    kind: str
+    layer: int
+    attention: Attention
+    read_by: list[list[Float[Tensor, "_ E"]]]
+
+    @property
+    def n_heads(self) -> int:
+        """The number of heads."""
+        return len(self.read_by)
+
+
+def own_copy(model: Seq2Seq) -> Seq2Seq:
+    """Copies the plain model that a model decodes as, parameters too, so that nothing happens to the one that runs."""
+    plain: Any = deepcopy(restore_linears(private_copy(model.plain())))
+    return plain.requires_grad_(False)
+
+
+def find_places(model: Seq2Seq) -> list[Place]:
+    """Lists a plain model's attentions in the order in which data meets them."""
+    find = FIND.get(type(model))
+    if find is None:
+        known = ", ".join(each.__name__ for each in FIND)
+        raise ValueError(f"a model must be one of {known} to be looked into, got {type(model).__name__}")
+    return find(model)
+
+
+def _in_transformer(model: Any) -> list[Place]:
+    encoder = [_heads("encoder", number, layer.attention) for number, layer in enumerate(model.encoder.layers)]
+    decoder = [_heads("decoder", number, layer.attention) for number, layer in enumerate(model.decoder.layers)]
+    cross = [_heads("cross", number, layer.cross_attention) for number, layer in enumerate(model.decoder.layers)]
+    return encoder + decoder + cross
+
+
+def _in_recurrent(model: Any) -> list[Place]:
+    """The one head's output, the context, is read twice: by the decoder's first cell and by the last map."""
+    cell = model.decoder.cells[0].weight_ih[:, model.decoder.d_word :]
+    return [Place("cross", 0, model.attention, [[cell, model.mix.weight[:, model.decoder.width :]]])]
+
+
+# By the very class: of another model's parts nobody knows which attention is which.
+FIND: dict[type, Callable[[Any], list[Place]]] = {Transformer: _in_transformer, Recurrent: _in_recurrent}
+
+
+def _heads(kind: str, layer: int, heads: MultiHeadAttention) -> Place:
+    columns = heads.w_o.weight.unflatten(1, (heads.n_heads, -1)).unbind(1)  # views, so that they can be changed
+    return Place(kind, layer, heads.attention, [[each] for each in columns])
+
+
+See = Callable[[str, int, Float[Tensor, "B H Q K"]], None]  # told the kind, the layer and the weights
+Show = Callable[[Float[Tensor, "B H Q K"]], None]
+
+
+def show_weights(model: Seq2Seq, batch: Batch, see: See, kinds: Collection[str] = KINDS) -> None:
+    """Reads a batch with a plain model that is somebody's own copy, and materialises one attention at a time."""
+    places = [place for place in find_places(model) if place.kind in kinds]
+    with torch.no_grad():
+        SHOW[type(model)](model, batch, places, see)
+
+
+def _show_transformer(model: Any, batch: Batch, places: list[Place], see: See) -> None:
+    """Reads whole targets at once; each attention runs once."""
+    with _heard([(place.attention, partial(see, place.kind, place.layer)) for place in places]):
+        model.features(batch)
+
+
+def _show_recurrent(model: Any, batch: Batch, places: list[Place], see: See) -> None:
+    """Reads token by token; the kernels for whole sentences build no queries to look at."""
+    rows: list[Tensor] = []
+    (place,) = places
+    with _heard([(place.attention, rows.append)]):
+        state = model.start(batch.src, 1)
+        for tokens in batch.tgt.read.unbind(1):
+            _, state = model.step(tokens, state)
+    see(place.kind, place.layer, torch.cat(rows, dim=2))
+
+
+SHOW: dict[type, Callable[[Any, Batch, list[Place], See], None]] = {
+    Transformer: _show_transformer,
+    Recurrent: _show_recurrent,
+}
+
+
+@contextmanager
+def _heard(listeners: list[tuple[Attention, Show]]) -> Iterator[None]:
+    """Has each attention asked for its weights whenever it runs."""
+    hooks = [attention.register_forward_hook(partial(_ask, show), with_kwargs=True) for attention, show in listeners]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _ask(show: Show, module: Attention, args: Any, kwargs: Any, out: Tensor) -> None:
+    call = signature(module.forward).bind(*args, **kwargs)
+    call.apply_defaults()
+    show(module.weights(*(call.arguments[name] for name in ("q", "k", "mask", "bias"))))
+
+
+@contextmanager
+def switched_off(read_by: Sequence[Float[Tensor, "_ E"]]) -> Iterator[None]:
+    """Sets to zero, for a while, the columns of the weights that read a head's output, which is as if it were zero.
+
+    The columns are views of a model's parameters, see `Place.read_by`; they are what they were in the end, whatever
+    happens in between.
+    """
+    saved = [columns.detach().clone() for columns in read_by]
+    with torch.no_grad():
+        for columns in read_by:
+            columns.zero_()
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for columns, before in zip(read_by, saved, strict=True):
+                columns.copy_(before)
+
+
+@dataclass(frozen=True)
+class Quality:
+    """Mean −log p of a target token, and BLEU of greedy translations where they were asked for."""
+
+    loss: float
+    bleu: float | None
+
+
+def judge(
+    model: Seq2Seq, batches: Sequence[Batch], translator: Translator, pairs: Sequence[tuple[str, str]]
+) -> Quality:
+    """Judges a plain model by the batches, and by translations of the pairs with the translator's words, if any."""
+    total = sum(float(token_costs(model, batch).double().sum()) for batch in batches)
+    loss = total / sum(batch.tgt.n_tokens for batch in batches)
+    return Quality(loss, _bleu(model, translator, pairs) if pairs else None)
+
+
+def _bleu(model: Seq2Seq, translator: Translator, pairs: Sequence[tuple[str, str]]) -> float:
+    """Translates on the fast path: the model as it is now is packed for it."""
+    greedy = replace(translator.settings, method="greedy", beam=1, n_best=1)
+    languages = translator.src_lang, translator.tgt_lang
+    quick = Translator(swift(model), translator.tokenizer, greedy, *languages, translator.max_len)
+    outputs = [found.text for found in quick.translate([src for src, _ in pairs])]
+    return score(outputs, [tgt for _, tgt in pairs], translator.tgt_lang).bleu
+
+
+Bar = Callable[[Iterable[Any], int, str], Iterable[Any]]  # told the items of a task, their number and what is done
+
+
+def no_bar(items: Iterable[Any], total: int, what: str) -> Iterable[Any]:
+    """Shows nothing."""
+    return items

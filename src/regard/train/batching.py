@@ -1,0 +1,255 @@
+"""Bucketing by length, prefetching."""
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from queue import Empty, Full, Queue
+from threading import Event, Thread
+from typing import TypeVar
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from regard.batch import BOS, EOS, Batch, Shape, pack, unpack
+from regard.config import Settings
+from regard.data.store import IdStore, Windows
+from regard.train.distributed import Team
+
+N_WIDTHS = 16
+EVEN = 8  # where there are many rows, their number is a multiple of this, which matrix products like
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The batches of one epoch: indices of pairs, the real target tokens of each batch, and a shape that it fits."""
+
+    batches: list[NDArray[np.int64]]
+    n_tokens: list[int]
+    shapes: list[Shape]
+
+
+def plan_epoch(
+    lengths: NDArray[np.int64], budget: int, seed: int, epoch: int, widths: NDArray[np.int64] | None = None
+) -> Plan:
+    """Sorts pairs by the width of their longer side, and cuts them into batches that fill the budget.
+
+    `lengths` are the pieces of source and target, (n, 2). Widths are few, so that batches have few shapes: a batch has
+    as many rows as fit its width, and what is left of one width is filled up with pairs of the next. Inside a width
+    like sources stand together. Ties and batches are in random order. Without `widths` the best for these lengths are
+    used.
+    """
+    if len(lengths) == 0:
+        raise ValueError("there are no pairs to make batches of")
+    rng = np.random.default_rng([seed, epoch])
+    sizes = lengths.max(axis=1) + 1  # with the end of the sentence
+    if int(sizes.max()) > budget:
+        longest = int(sizes.max())
+        raise ValueError(f"train.batch_tokens must hold the longest sentence, {longest} pieces, got {budget}")
+    widths = choose_widths(sizes) if widths is None else widths
+    wide = np.minimum(fitting(sizes, widths), budget)
+    shuffled = rng.permutation(len(lengths))
+    order = shuffled[np.lexsort((lengths[shuffled, 0], wide[shuffled]))]
+    cut = _cut(order, wide[order], budget)
+    cut = [cut[i] for i in rng.permutation(len(cut))]
+    fits = np.minimum(fitting(lengths + 1, widths), budget)
+    shapes = [Shape(rows, *fits[batch].max(axis=0).tolist()) for batch, rows in cut]
+    return Plan([batch for batch, _ in cut], [int((lengths[batch, 1] + 1).sum()) for batch, _ in cut], shapes)
+
+
+def choose_widths(sizes: NDArray[np.int64], n_widths: int = N_WIDTHS) -> NDArray[np.int64]:
+    """Gives the few widths with which these sizes leave the fewest slots empty, smallest first.
+
+    By dynamic programming over the last width of all sizes up to each one: Θ(n_widths · longest²) time.
+    """
+    up_to = np.cumsum(np.bincount(sizes))  # how many are not larger
+    longest = len(up_to) - 1
+    slots = np.where(np.arange(longest + 1) == 0, 0.0, np.inf)  # that cover all sizes up to each, with no width yet
+    before = np.zeros((n_widths, longest + 1), dtype=np.int64)
+    for k in range(n_widths):
+        wider = slots.copy()
+        for width in range(1, longest + 1):
+            costs = slots[:width] + width * (up_to[width] - up_to[:width])
+            before[k, width] = int(costs.argmin())
+            wider[width] = min(costs[before[k, width]], slots[width])
+            if wider[width] == slots[width]:
+                before[k, width] = width  # one width more gains nothing
+        slots = wider
+    return _traced(before, longest)
+
+
+def _traced(before: NDArray[np.int64], last: int) -> NDArray[np.int64]:
+    """Follows the choices back from the longest size."""
+    found = []
+    for choice in before[::-1]:
+        if choice[last] != last:
+            found.append(last)
+            last = int(choice[last])
+    return np.array(found[::-1], dtype=np.int64)
+
+
+def fitting(sizes: NDArray[np.int64], widths: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Gives the smallest width that holds each size; one that none holds is rounded up to a multiple of an eighth."""
+    place = np.searchsorted(widths, sizes)
+    return np.where(place < len(widths), widths[np.minimum(place, len(widths) - 1)], round_up(sizes))
+
+
+def round_up(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Gives a width for each size: a multiple of 4 up to 32, then of an eighth of the next power of two."""
+    step = 2 ** (np.ceil(np.log2(np.maximum(sizes, 32))).astype(np.int64) - 3)
+    return -(-sizes // step) * step
+
+
+def _cut(order: NDArray[np.int64], widths: NDArray[np.int64], budget: int) -> list[tuple[NDArray[np.int64], int]]:
+    """Cuts pairs sorted by width, and gives each batch the rows that fit; all but the last of all have so many."""
+    cut, rest, rows = [], order[:0], 0
+    for width in np.unique(widths):
+        rest = np.concatenate([rest, order[widths == width]])
+        rows = budget // int(width)
+        rows -= rows % EVEN if rows > 32 * EVEN else 0
+        n = len(rest) // rows * rows
+        cut.extend((batch, rows) for batch in np.split(rest[:n], range(rows, n, rows)) if n)
+        rest = rest[n:]
+    return [*cut, (rest, rows)] if len(rest) else cut
+
+
+def share(batch: NDArray[np.int64], rank: int, world: int) -> NDArray[np.int64]:
+    """Gives one process's rows of a batch that all work on."""
+    return batch[rank::world]
+
+
+AHEAD = 16  # groups that wait for the device
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """One process's part of a batch, in one row of numbers."""
+
+    ids: Int[Tensor, " N"]
+    shape: Shape
+    full: bool  # no source is padded
+
+    def batch(self, device: torch.device, n_tokens: int) -> Batch:
+        """Makes the batch on a device."""
+        return unpack(self.ids.to(device, non_blocking=True), self.shape, self.full, n_tokens)
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """The batches of one step, and where the run stands after them."""
+
+    parts: list[Packed]
+    n_tokens: int  # real target tokens of all processes
+    epoch: int
+    batch: int  # batches of the epoch that are done
+    first: int  # pair, for messages
+
+
+@dataclass(frozen=True, eq=False)
+class Epoch:
+    """The pairs of one epoch, some perhaps several times, as they are cut into pieces this time."""
+
+    store: IdStore | Windows
+    pairs: NDArray[np.int64]
+    variants: NDArray[np.int64]  # (n, 2): of each source and each target
+    lengths: NDArray[np.int64]  # (n, 2)
+
+
+def open_epoch(store: IdStore | Windows, seed: int, epoch: int) -> Epoch:
+    """Draws what an epoch consists of; the same for the same seed and number."""
+    pairs = store.epoch(seed, epoch)
+    variants = store.draw(seed, epoch, pairs)
+    return Epoch(store, pairs, variants, store.lengths(pairs, variants))
+
+
+def feed(
+    store: IdStore | Windows, settings: Settings, team: Team, device: torch.device, start: tuple[int, int]
+) -> Generator[Group]:
+    """Gives the groups from an epoch and a batch on, epoch after epoch, the same ones whoever asks.
+
+    For a GPU they have fixed shapes, of which there are few, and are made ahead by a thread; else they are tight.
+    """
+    fixed = device.type == "cuda"
+    groups = _groups(store, settings, team, fixed, start)
+    return _ahead((_pinned(group) for group in groups), AHEAD) if fixed else groups
+
+
+def _groups(
+    store: IdStore | Windows, settings: Settings, team: Team, fixed: bool, start: tuple[int, int]
+) -> Generator[Group]:
+    train = settings.train
+    (number, at), budget = start, train.batch_tokens * team.world
+    # The first epoch's lengths decide for all, so that shapes stay the same.
+    widths = choose_widths(open_epoch(store, train.seed, 0).lengths.max(axis=1) + 1)
+    while train.max_epochs is None or number < train.max_epochs:
+        epoch = open_epoch(store, train.seed, number)
+        plan = plan_epoch(epoch.lengths, budget, train.seed, number, widths)
+        for batch in range(at, len(plan.batches), train.accumulate):
+            chosen = range(batch, min(batch + train.accumulate, len(plan.batches)))
+            parts = [_packed(epoch, plan.batches[i], plan.shapes[i], team, fixed) for i in chosen]
+            n_tokens = sum(plan.n_tokens[i] for i in chosen)
+            yield Group(parts, n_tokens, number, chosen.stop, int(epoch.pairs[plan.batches[batch][0]]))
+        number, at = number + 1, 0
+
+
+def _packed(epoch: Epoch, batch: NDArray[np.int64], shape: Shape, team: Team, fixed: bool) -> Packed:
+    """Lays out this process's part; one without a row of its own still takes part, with a row that says nothing."""
+    mine = share(batch, team.rank, team.world)
+    pairs, variants = epoch.pairs[mine], epoch.variants[mine]
+    src = epoch.store.rows("src", pairs, variants[:, 0], shape.src, (), (EOS,))
+    tgt = epoch.store.rows("tgt", pairs, variants[:, 1], shape.tgt + 1, (BOS,), (EOS,))
+    if not fixed:
+        widths = int(src[1].max(initial=1)), int(tgt[1].max(initial=2)) - 1
+        shape = Shape(max(len(mine), 1), *widths)
+        src, tgt = (src[0][:, : shape.src], src[1]), (tgt[0][:, : shape.tgt + 1], tgt[1])
+    full = not fixed and len(mine) > 0 and int(src[1].min()) == shape.src
+    return Packed(pack(src, tgt, shape), shape, full)
+
+
+def _pinned(group: Group) -> Group:
+    """Moves ids to memory that a GPU copies from while the program goes on."""
+    parts = [Packed(part.ids.pin_memory(), part.shape, part.full) for part in group.parts]
+    return Group(parts, group.n_tokens, group.epoch, group.batch, group.first)
+
+
+def _ahead(items: Iterator[T], depth: int) -> Generator[T]:
+    """Lets a thread make items before they are asked for; what it raises is raised here."""
+    queue: Queue[T | BaseException | None] = Queue(depth)
+    left = Event()
+
+    def put(item: T | BaseException | None) -> None:
+        while not left.is_set():
+            try:
+                return queue.put(item, timeout=0.1)
+            except Full:
+                continue
+
+    def work() -> None:
+        try:
+            for item in items:
+                put(item)
+                if left.is_set():
+                    return
+            put(None)
+        except BaseException as error:
+            put(error)
+
+    Thread(target=work, daemon=True, name="feed").start()
+    try:
+        while (item := _next(queue)) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        left.set()
+
+
+def _next(queue: "Queue[T]") -> T:
+    while True:
+        try:
+            return queue.get(timeout=0.5)  # with a limit, so that a signal is heard
+        except Empty:
+            continue

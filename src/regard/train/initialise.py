@@ -1,0 +1,121 @@
+"""Weights from another model or from word vectors."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from regard.checkpoint import CONFIG, fill, load_model, model_folder, read_settings, settings_table, unique_tensors
+from regard.config import Settings, choose
+from regard.data.store import IdStore, Windows
+from regard.data.tokenizer import Tokenizer
+from regard.model import Seq2Seq
+from regard.zoo import find_model
+
+# Of the learning rate that the model was made with: more makes it forget, less makes it slow (docs/log.md).
+LR_SHARE = 0.2
+# A user's own text is often small, and little of it shows whether the model gets better or only forgets.
+FINE_TUNING = {"batch_tokens": 1024, "warmup": 50, "valid_every": 50, "save_every": 50}
+OF_TOKENIZER = {"kind", "vocab_size", "joint", "byte_fallback", "character_coverage", "symbols"}
+FREE_IN_MODEL = {"dropout"}  # the weights do not depend on it
+
+
+def inherited(init: str) -> dict[str, dict[str, Any]]:
+    """Gives the settings that a model hands down: languages, text, sizes and search, and a gentler learning rate."""
+    made = _settings_of(init)
+    table = settings_table(made)
+    languages = {name: table["data"][name] for name in ("src_lang", "tgt_lang", "form", "columns")}
+    share = LR_SHARE if made.train.init is None else 1.0  # a model that was itself tuned had it already
+    learning = {**FINE_TUNING, "lr": made.train.lr * share, "init": init}
+    if made.model.family == "decoder":
+        learning |= {"label_smoothing": made.train.label_smoothing, "stop_on": "loss"}
+    return {"data": languages, "train": learning, **{name: table[name] for name in ("text", "model", "decode")}}
+
+
+def check_inherited(made: Settings, init: str | None) -> None:
+    """Raises ValueError for settings with which the model's weights or its tokenizer would have no meaning."""
+    if made.train.init != init:
+        raise ValueError(f"train.init is said by --init, got {made.train.init!r} as a setting: use --init")
+    if init is None:
+        return
+    own = _settings_of(init)
+    for table in ("text", "model"):
+        ours, theirs = asdict(getattr(made, table)), asdict(getattr(own, table))
+        kept = OF_TOKENIZER if table == "text" else ours.keys() - FREE_IN_MODEL
+        for name in sorted(kept):
+            if ours[name] != theirs[name]:
+                raise ValueError(
+                    f"--init {init}: a model that learns on keeps its {table}.{name}, {theirs[name]!r}, got "
+                    f"{ours[name]!r}: leave it out, or begin without --init"
+                )
+    if made.train.vectors != "random":
+        raise ValueError(
+            f"--init {init}: train.vectors fills the tables of a new model, got {made.train.vectors!r}: leave one out"
+        )
+
+
+def start_from_model(model: Seq2Seq, init: str) -> None:
+    """Fills a model with the weights of another."""
+    folder = find_model(init)
+    fill(model, unique_tensors(load_model(folder).model), folder)
+
+
+def inherited_tokenizer(made: Settings, folder: Path) -> Tokenizer | None:
+    """Gives the tokenizer that a run must keep, if it began with a model; once it has a copy, it needs no other."""
+    named = made.train.init or made.text.tokenizer
+    if named is None:
+        return None
+    copy = folder / "data"
+    return Tokenizer.load(copy if copy.is_dir() else model_folder(find_model(named)))
+
+
+def _settings_of(init: str) -> Settings:
+    return read_settings(model_folder(find_model(init)) / CONFIG)
+
+
+SKIP_GRAM = {"skip_gram": 1, "cbow": 0}
+
+
+class Sentences:
+    """The sentences of one side of a store, or of both, as gensim reads them: again and again."""
+
+    def __init__(self, store: IdStore, sides: tuple[Literal["src", "tgt"], ...]):
+        self.store = store
+        self.sides = sides
+
+    def __iter__(self) -> Iterator[list[str]]:
+        for i in range(len(self.store)):
+            for side in self.sides:
+                ids = self.store.src(i) if side == "src" else self.store.tgt(i)
+                yield [str(piece) for piece in ids]
+
+
+def start_from_vectors(model: Seq2Seq, store: IdStore | Windows, method: str, seed: int) -> None:
+    """Fills the tables of a model with skip-gram or CBOW vectors (Mikolov et al. 2013, arXiv:1301.3781; S4.5)."""
+    choose(SKIP_GRAM, method, "vectors")
+    assert isinstance(store, IdStore), "a decoder's tables start at random"
+    src, tgt = model.get_submodule("src.table"), model.get_submodule("tgt.table")
+    if src is tgt:
+        fill_table(src.weight, Sentences(store, ("src", "tgt")), method, seed)  # pyright: ignore[reportArgumentType]
+    else:
+        fill_table(src.weight, Sentences(store, ("src",)), method, seed)  # pyright: ignore[reportArgumentType]
+        fill_table(tgt.weight, Sentences(store, ("tgt",)), method, seed)  # pyright: ignore[reportArgumentType]
+
+
+def fill_table(table: Tensor, sentences: Sentences, method: str, seed: int) -> None:
+    """Learns vectors of the table's width and puts them in, scaled to the spread that the table had; rare rows stay."""
+    try:
+        from gensim.models import Word2Vec
+    except ImportError as error:
+        raise ValueError(f"train.vectors {method!r} needs gensim: pip install 'regard[vectors]'") from error
+    width = table.shape[1]
+    # One worker: with several the order of updates, and so the result, would differ from run to run.
+    learned = Word2Vec(sentences, vector_size=width, sg=SKIP_GRAM[method], min_count=1, workers=1, seed=seed, epochs=5)
+    vectors = torch.tensor(learned.wv.vectors)
+    vectors -= vectors.mean(dim=0)  # what all have in common tells nothing, and can be most of their length
+    with torch.no_grad():
+        rows = torch.tensor([int(str(word)) for word in learned.wv.index_to_key], device=table.device)
+        table[rows] = (vectors * (width**-0.5 / vectors.std())).to(table)

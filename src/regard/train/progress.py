@@ -1,0 +1,105 @@
+"""What a person sees of a run: a live bar, a plain log, TensorBoard."""
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from regard.atomic import whole_file
+from regard.train.state import Progress
+
+
+class Watch:
+    """Shows and writes down what happens; on a process that does not lead it does neither."""
+
+    def __init__(self, folder: Path, total_steps: int | None, leads: bool, draw: Callable[[Progress], None]):
+        self.folder = folder
+        self.leads = leads
+        self.draw = draw
+        self.console = Console(stderr=True, soft_wrap=True, quiet=not leads)
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[told]}"))
+        self.bar = Bar(
+            *columns, TimeElapsedColumn(), TimeRemainingColumn(), console=self.console, disable=not self._live()
+        )
+        self.task = self.bar.add_task("training", total=total_steps, told="")
+        self.log = (folder / "log.txt").open("a", encoding="utf-8") if leads else None
+        self.metrics = (folder / "metrics.jsonl").open("a", encoding="utf-8") if leads else None
+        self.board = _tensorboard(folder / "tensorboard") if leads else None
+
+    def __enter__(self) -> "Watch":
+        self.bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+        for file in (self.log, self.metrics, self.board):
+            if file is not None:
+                file.close()
+
+    def go_on(self, step: int) -> None:
+        """Forgets what was recorded after a step from which the run goes on: those steps will be taken again."""
+        if self.metrics is None:
+            return
+        self.metrics.close()
+        path = self.folder / "metrics.jsonl"
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        with whole_file(path) as draft:
+            draft.write_text("".join(line for line in lines if _step_of(line) <= step), encoding="utf-8")
+        self.metrics = path.open("a", encoding="utf-8")
+
+    def say(self, message: str) -> None:
+        """Says a sentence on the terminal and in the log."""
+        self.console.print(message, markup=False, highlight=False)
+        if self.log is not None:
+            print(f"{datetime.now():%Y-%m-%d %H:%M:%S} {message}", file=self.log, flush=True)
+
+    def step(self, step: int, loss: float, lr: float, speed: float) -> None:
+        """Reports the mean loss of some steps."""
+        told = f"step {step} · loss {loss:.3f} · {speed:,.0f} tokens/s · lr {lr:.1e}"
+        self.bar.update(self.task, completed=step, told=told)
+        self._record(step, {"loss": loss, "lr": lr, "tokens_per_second": speed})
+        if not self._live():
+            self.say(told)
+
+    def valid(self, progress: Progress, found: str, samples: Sequence[tuple[str, str, str]]) -> None:
+        """Reports the newest validation and a few translations."""
+        scores = {name: value for name, value in progress.valid[-1].items() if name != "step"}
+        self._record(progress.step, {f"valid_{name}": value for name, value in scores.items()})
+        self.say(f"step {progress.step}: {found}")
+        if self.leads:
+            self.draw(progress)
+        for src, tgt, reference in samples:
+            self.say(f"  {src}\n    → {tgt}\n    = {reference}")
+
+    def _live(self) -> bool:
+        return self.leads and self.console.is_terminal
+
+    def _record(self, step: int, values: Mapping[str, float]) -> None:
+        if self.metrics is not None:
+            print(json.dumps({"step": step, **values}), file=self.metrics, flush=True)
+        if self.board is not None:
+            for name, value in values.items():
+                self.board.add_scalar(name, value, step)
+
+
+def _step_of(line: str) -> float:
+    """Gives the step of a record; one that was cut off by a pulled plug counts as none."""
+    try:
+        return float(json.loads(line)["step"])
+    except ValueError:
+        return math.inf
+
+
+def _tensorboard(folder: Path) -> Any:
+    """Opens TensorBoard's log where it is installed (`pip install 'regard[tensorboard]'`)."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(folder))

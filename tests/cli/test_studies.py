@@ -1,0 +1,100 @@
+"""The commands of the studies that train and time, run as a user runs them."""
+
+import json
+import sys
+
+import pytest
+
+from regard.cli import main
+from regard.study import complexity as complexity_study
+from tests.study.test_complexity import TINY
+from tests.train.tiny import TABLES, reversals, write_tsv
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    """Runs one command in this process and gives what it printed."""
+
+    def command(*args, code=0):
+        monkeypatch.setattr(sys, "argv", ["regard", "study", *map(str, args)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        printed = capsys.readouterr()
+        assert (stop.value.code or 0) == code, printed.err
+        assert "Traceback" not in printed.err
+        return printed
+
+    return command
+
+
+def test_complexity_prints_tables_json_figure_and_page(run, tmp_path, monkeypatch):
+    monkeypatch.setitem(complexity_study.SETTINGS, "cpu", TINY)
+    monkeypatch.setattr(complexity_study, "peak_bytes", lambda *_: None)
+    page, figure = tmp_path / "complexity.md", tmp_path / "figure.svg"
+    printed = run("complexity", "--device", "cpu", "--json", "--out", figure, "--doc", page)
+    found = json.loads(printed.out)
+    assert [layer["name"] for layer in found["layers"]][:3] == ["attention", "recurrence", "convolution"]
+    assert figure.exists()
+    assert "\nregard study complexity --device cpu --seed 0\n" in page.read_text(encoding="utf-8")
+    assert "measuring time and memory over n" in printed.err
+
+
+def test_extrapolate_trains_the_named_schemes(run, tmp_path):
+    page = tmp_path / "extrapolate.md"
+    given = ("--length", 4, "--steps", 2, "--quick", "--device", "cpu")
+    found = json.loads(run("extrapolate", "alibi", "learned", *given, "--json", "--doc", page).out)
+    assert [scheme["name"] for scheme in found["schemes"]] == ["alibi", "learned"]
+    assert "alibi learned --task chain --length 4 --steps 2 --seeds 1 --seed 0 --device cpu" in page.read_text("utf-8")
+    assert "not defined" in run("extrapolate", "learned", *given).out
+    assert "unknown scheme 'aliby'" in run("extrapolate", "aliby", *given, code=2).err
+
+
+def toml(values):
+    return "\n".join(f"{key} = {json.dumps(value)}" for key, value in values.items())
+
+
+@pytest.mark.slow
+def test_ablate_runs_a_file_and_goes_on(run, tmp_path):
+    text = write_tsv(tmp_path / "pairs.tsv", reversals(60, seed=8))
+    tables = {**TABLES, "data": {**TABLES["data"], "train": [text.name]}}
+    tables["train"] = {**TABLES["train"], "max_steps": 4, "max_epochs": "none", "patience": "none"}
+    parts = [f"[base.{name}]\n{toml(values)}" for name, values in tables.items()]
+    parts.append('[[variant]]\nname = "rms"\npart = "norm"\nset = ["model.norm=rms"]')
+    (tmp_path / "mine.toml").write_text("\n".join(parts))
+    given = (
+        tmp_path / "mine.toml",
+        "--corpora",
+        tmp_path,
+        "--folder",
+        tmp_path / "study",
+        "--jobs",
+        2,
+        "--device",
+        "cpu",
+    )
+    found = json.loads(run("ablate", *given, "--json").out)
+    assert [line["variant"] for line in found["lines"]] == ["baseline", "rms"]
+    assert found["missing"] == 0
+    page = tmp_path / "ablation.md"
+    again = run("ablate", *given, "--doc", page)
+    assert "seed 0" not in again.err
+    assert "rms" in again.out
+    shown = run("ablate", *given, "--show")
+    assert (shown.out, "at a time" in shown.err) == (again.out, False)
+    assert "there is no CUDA device" not in run("ablate", *given[:-1], "cuda", "--show", code=2).err
+    assert str(tmp_path) not in page.read_text(encoding="utf-8").replace(str(tmp_path / "mine.toml"), "")
+
+
+def test_ablate_wants_a_file_or_quick(run, tmp_path):
+    assert "name a file of variants" in run("ablate", code=2).err
+    assert "not both" in run("ablate", tmp_path / "x.toml", "--quick", code=2).err
+    assert "x.toml" in run("ablate", tmp_path / "x.toml", code=2).err
+
+
+@pytest.mark.slow
+def test_the_quick_ablation_runs_from_nothing(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = json.loads(run("ablate", "--quick", "--only", "rotary", "--json").out)
+    lines = {line["variant"]: line for line in found["lines"]}
+    assert set(lines) == {"baseline", "rotary"}
+    assert lines["baseline"]["quality"]["n"] == 2

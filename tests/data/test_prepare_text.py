@@ -1,0 +1,142 @@
+"""Text without translations: read to the last sign, split, and stored."""
+
+import gzip
+
+import pytest
+
+from regard.config import DataSettings, TextSettings
+from regard.data.cleaning import Verdict
+from regard.data.formats import read_documents, read_running
+from regard.data.prepare import prepare
+from regard.data.prepare_text import Part, lines_of, measured, text_of
+from regard.data.store import IdStore, Windows
+
+POEMS = [f"title {n}\tsomebody\tline {n * 7 % 23} of {n}." for n in range(40)]
+
+
+def run(folder, form, *train, text=None, **given):
+    said = []
+    sources = tuple(str(path) for path in train)
+    settings = TextSettings(**{"kind": "characters", "max_len": 64} | (text or {}))
+    held = {name: tuple(map(str, paths)) for name, paths in given.items() if name in {"valid", "test"}}
+    data = DataSettings(form=form, train=sources, **given | held)
+    return prepare(data, settings, folder, said.append, seed=1), said
+
+
+def write(path, text):
+    path.write_bytes(text.encode())
+    return path
+
+
+def decoded(prepared, store):
+    ids = store.ids if isinstance(store, Windows) else store.ids["tgt"]
+    return prepared.tokenizer.decode(ids.tolist())
+
+
+@pytest.mark.parametrize("text", ["", "a\n\n b\r\n", "\ufeffmark", "床前\n明月 \u2028光\t.", "x" * 3 + "é" * (1 << 20)])
+def test_running_text_is_read_to_the_last_sign(tmp_path, text):
+    path = write(tmp_path / "a.txt", text)
+    assert "".join(read_running(str(path))) == text.removeprefix("\ufeff")
+    assert measured(str(path)) == len(text.removeprefix("\ufeff"))
+
+
+def test_a_part_is_what_stands_between_two_places(tmp_path, monkeypatch):
+    monkeypatch.setattr("regard.data.formats.BLOCK", 5)
+    path = write(tmp_path / "a.txt", "ab\ncdé\n\nfghijk\nl")
+    assert "".join(text_of(Part(str(path), 4, 12))) == "dé\n\nfghi"
+    assert list(lines_of(Part(str(path), 4, 12))) == ["dé", "", "fghi"]
+    assert list(lines_of(Part(str(path), 0, 14))) == ["ab", "cdé", "", "fghijk"]
+
+
+def test_nine_tenths_of_a_text_are_learned_from_and_the_rest_is_held(tmp_path):
+    text = "".join(f"line {n}\n\n" for n in range(100)) + "the end  "
+    path = tmp_path / "a.txt.gz"
+    path.write_bytes(gzip.compress(text.encode()))
+    prepared, said = run(tmp_path / "run", "text", path)
+    border = len(text) * 9 // 10
+    assert decoded(prepared, prepared.train) == text[:border]
+    assert decoded(prepared, prepared.valid) == text[border:]
+    assert isinstance(prepared.train, Windows) and prepared.train.width == 64 and len(prepared.test) == 0
+    assert said[-1] == f"{len(text):,} characters read: {border} for training, {len(text) - border} for validation " + (
+        "(split off), 0 for test"
+    )
+    again, said = run(tmp_path / "run", "text", path)
+    assert "is used again" in said[0] and again.report == prepared.report and again.valid_pairs == []
+
+
+def test_validation_and_test_may_be_given(tmp_path):
+    paths = [write(tmp_path / name, f"{name} " * 40) for name in ("a.txt", "b.txt", "c.txt", "d.txt")]
+    prepared, _ = run(tmp_path / "run", "text", *paths[:2], valid=paths[2:3], test=paths[3:])
+    assert decoded(prepared, prepared.train) == "a.txt " * 40 + "b.txt " * 40
+    assert decoded(prepared, prepared.valid) == "c.txt " * 40
+    assert decoded(prepared, prepared.test) == "d.txt " * 40
+
+
+def test_other_pieces_fold_white_space(tmp_path):
+    path = write(tmp_path / "a.txt", "some  words\n\nand\tmore of them\n" * 60)
+    prepared, _ = run(tmp_path / "run", "text", path, text={"kind": "bpe", "vocab_size": 300})
+    assert decoded(prepared, prepared.train).startswith("some words and more of them some words and")
+    assert not prepared.tokenizer.exact and prepared.tokenizer.joint
+
+
+def test_the_columns_of_a_line_are_the_lines_of_a_document(tmp_path):
+    path = write(tmp_path / "a.tsv", "静夜思\t李白\t床前明月光\n\nalone\n")
+    assert [each.text for each in read_documents([str(path)], ())] == ["静夜思\n李白\n床前明月光", "", "alone"]
+    path = write(tmp_path / "b.tsv", "静夜思\t李白\t床前明月光\n\n")
+    assert [each.text for each in read_documents([str(path)], (3, 1))] == ["床前明月光\n静夜思", ""]
+    with pytest.raises(ValueError, match=r"a.tsv, line 3: .* got 3 and a line with 1"):
+        list(read_documents([str(tmp_path / "a.tsv")], (3, 1)))
+
+
+def test_documents_are_stored_once_and_apart(tmp_path):
+    lines = [*POEMS, POEMS[3], "", "long " * 20, POEMS[7]]
+    train = write(tmp_path / "a.tsv", "\n".join(lines) + "\n")
+    test = write(tmp_path / "t.tsv", f"{POEMS[5].upper()}\nnew\tby\tme\n")
+    prepared, said = run(tmp_path / "run", "documents", train, test=[test])
+    report = prepared.report
+    counts = {verdict: report.left(verdict).count for verdict in (Verdict.DUPLICATE, Verdict.EMPTY, Verdict.IN_TEST)}
+    assert counts == {Verdict.DUPLICATE: 2, Verdict.EMPTY: 1, Verdict.IN_TEST: 1}
+    assert report.left(Verdict.OVERLONG).count == 1 and f"{train}, line 43" in report.left(Verdict.OVERLONG).examples
+    assert (report.read, report.valid, report.test) == (44, 3, 2) and report.train == 36
+    held = [prepared.tokenizer.decode(prepared.valid.tgt(i).tolist()) for i in range(3)]
+    learned = [prepared.tokenizer.decode(prepared.train.tgt(i).tolist()) for i in range(36)]
+    expected = {line.replace("\t", "\n") for n, line in enumerate(POEMS) if n != 5}
+    assert set(held) | set(learned) == expected and len(expected) == 39
+    assert isinstance(prepared.train, IdStore) and all(len(prepared.train.src(i)) == 0 for i in range(36))
+    assert "1 left out that are empty" in "\n".join(said) and "44 documents read" in "\n".join(said)
+
+
+def test_documents_that_are_too_long_in_pieces_are_left_out(tmp_path):
+    rare = ["".join(chr(first + n) for n in range(40)) for first in (0x4E00, 0x5E00)]
+    train = write(tmp_path / "a.tsv", "\n".join([*POEMS, *rare]))
+    common = len(set("".join(POEMS)))
+    prepared, _ = run(tmp_path / "run", "documents", train, text={"vocab_size": 260 + common}, weights=(2.0,))
+    assert prepared.report.left(Verdict.OVERLONG).count == 2, "three bytes for each sign"
+    assert prepared.train.head.weights == [2.0] and len(prepared.train.epoch(0, 0)) == 2 * len(prepared.train)
+
+
+@pytest.mark.parametrize(
+    ("form", "given", "text", "message"),
+    [
+        ("texts", {}, {}, "unknown data.form 'texts': did you mean 'text'"),
+        ("text", {}, {"max_len": 1}, "text.max_len must be 2 or more .*, got 1"),
+        ("text", {"weights": (1.0,)}, {}, r"data.weights has no meaning for data.form 'text', got \(1.0,\)"),
+        ("documents", {"reverse": True}, {}, "data.reverse has no meaning for data.form 'documents', got True"),
+        ("documents", {"columns": (0,)}, {}, "data.columns must be counted from 1, got 0"),
+        ("text", {}, {"sampling": 0.1}, "text.sampling has no meaning for data.form 'text', got 0.1"),
+        ("text", {"valid": ("nowhere.txt",)}, {}, "nowhere.txt: no such file"),
+        ("text", {}, {"max_len": 500}, "must have 999 pieces or more for windows of text.max_len 500, got 720"),
+        ("documents", {}, {"max_len": 5}, r"10 pairs or more|got 0"),
+    ],
+)
+def test_what_cannot_be_prepared(tmp_path, form, given, text, message):
+    path = write(tmp_path / "a.txt", "12345678\n" * 50 + "other\n" * 58 + "xy")
+    with pytest.raises(ValueError, match=message):
+        run(tmp_path / "run", form, path, text=text, **given)
+    assert not (tmp_path / "run" / "data").exists()
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"abc\xff\xfe")
+    with pytest.raises(ValueError, match=r"a.txt: text must be UTF-8, got b'\\xff"):
+        list(read_running(str(tmp_path / "a.txt")))

@@ -1,0 +1,132 @@
+"""From sources to a library: made once, found again, and never in anybody's way."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from regard import native as room
+from regard.native import CompileError, Library, UnavailableError, cache_folder, compiled, open_library
+
+try:
+    REAL = compiled(cache_folder())
+except CompileError as error:
+    pytest.skip(f"a compiler is needed to test how it is used: {error}", allow_module_level=True)
+
+
+def pretend(folder: Path, monkeypatch, does: str) -> Path:
+    """Makes a compiler that notes its calls and then does what it is told; $OUT is the file it should write."""
+    script, calls = folder / "pretended", folder / "calls"
+    lines = [f'echo "$@" >> {calls}', 'while [ "$1" != "-o" ]; do shift; done', 'OUT="$2"', does]
+    script.write_text("\n".join(["#!/bin/sh", *lines]) + "\n", encoding="utf-8")
+    script.chmod(0o755)
+    monkeypatch.setenv("CXX", str(script))
+    calls.touch()
+    return calls
+
+
+def n_calls(calls: Path) -> int:
+    return len(calls.read_text(encoding="utf-8").splitlines())
+
+
+def test_a_library_is_made_once(tmp_path, monkeypatch):
+    calls = pretend(tmp_path, monkeypatch, f'cp {REAL} "$OUT"')
+    first = compiled(tmp_path / "cache")
+    assert compiled(tmp_path / "cache") == first
+    assert n_calls(calls) == 1
+    assert [path.name for path in (tmp_path / "cache").iterdir()] == [first.name], "something was left lying about"
+    Library(first)
+
+
+def test_other_sources_flags_and_compilers_make_another(tmp_path, monkeypatch):
+    calls = pretend(tmp_path, monkeypatch, f'cp {REAL} "$OUT"')
+    made = {compiled(tmp_path / "cache"), compiled(tmp_path / "cache", [["-O1"]])}
+    monkeypatch.setattr(room, "_machine", lambda: ("another",))
+    made.add(compiled(tmp_path / "cache"))
+    sources = tmp_path / "sources"
+    sources.mkdir()
+    (sources / "regard.cpp").write_text("// nothing\n")
+    monkeypatch.setattr(room, "SOURCES", sources)
+    made.add(compiled(tmp_path / "cache"))
+    with (tmp_path / "pretended").open("a") as script:
+        script.write("# a newer version\n")
+    made.add(compiled(tmp_path / "cache"))
+    assert len(made) == n_calls(calls) == 5
+
+
+def test_a_damaged_library_is_made_again(tmp_path, monkeypatch):
+    calls = pretend(tmp_path, monkeypatch, f'cp {REAL} "$OUT"')
+    path = compiled(tmp_path / "cache")
+    path.write_bytes(path.read_bytes()[:5000])  # to load this one would end the process
+    assert compiled(tmp_path / "cache") == path
+    assert path.read_bytes() == REAL.read_bytes()
+    assert n_calls(calls) == 2
+
+
+def test_flags_that_a_compiler_does_not_know_are_left_out(tmp_path, monkeypatch):
+    knows = f'case "$(tail -1 {tmp_path}/calls)" in *openmp*) exit 1;; esac; cp {REAL} "$OUT"'
+    calls = pretend(tmp_path, monkeypatch, knows)
+    compiled(tmp_path / "cache")
+    assert n_calls(calls) == 2
+
+
+def test_a_compiler_that_fails_is_quoted(tmp_path, monkeypatch):
+    pretend(tmp_path, monkeypatch, "echo 'no such header' >&2; exit 1")
+    with pytest.raises(CompileError, match="did not compile the sources: no such header"):
+        compiled(tmp_path / "cache")
+    assert not list((tmp_path / "cache").iterdir())
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(UnavailableError, match="no such header"):
+        open_library()
+
+
+def test_a_compiler_that_hangs_is_given_up(tmp_path, monkeypatch):
+    pretend(tmp_path, monkeypatch, "exec sleep 60")
+    monkeypatch.setattr(room, "PATIENCE", 0.2)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(UnavailableError, match="timed out"):
+        open_library()
+
+
+def test_without_a_compiler_the_reason_is_told(tmp_path, monkeypatch):
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UnavailableError, match=r"no C\+\+ compiler was found: c\+\+, g\+\+ or clang\+\+"):
+        open_library()
+
+
+def test_it_can_be_switched_off(monkeypatch):
+    monkeypatch.setenv("REGARD_NATIVE", "0")
+    with pytest.raises(UnavailableError, match="REGARD_NATIVE is 0"):
+        open_library()
+
+
+def test_where_nothing_can_be_kept_it_is_made_for_now(tmp_path, monkeypatch):
+    calls = pretend(tmp_path, monkeypatch, f'cp {REAL} "$OUT"')
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    library = open_library()
+    assert not library.path.exists()
+    assert isinstance(library.bytes_are_quick(), bool)
+    assert n_calls(calls) == 1
+
+
+def test_what_is_no_library_is_no_error(tmp_path, monkeypatch):
+    pretend(tmp_path, monkeypatch, 'echo text > "$OUT"')
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(UnavailableError):
+        open_library()
+
+
+def test_two_processes_can_make_it_at_once(tmp_path, monkeypatch):
+    calls = pretend(tmp_path, monkeypatch, f'sleep 0.5; cp {REAL} "$OUT"')
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    command = [sys.executable, "-c", "from regard.native import open_library; print(open_library().path)"]
+    running = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    paths = {process.communicate(timeout=60)[0] for process in running}
+    assert [process.returncode for process in running] == [0, 0]
+    assert n_calls(calls) == 2, "they did not meet"
+    assert len(paths) == 1
+    assert len(list((tmp_path / "regard").iterdir())) == 1

@@ -1,0 +1,65 @@
+"""From a folder to a translator: where it runs and in which precision."""
+
+import pytest
+import torch
+
+import regard
+from regard.checkpoint import load_model
+from regard.pipeline import choose_device
+from regard.pipeline.translator import Translator
+from tests.train.tiny import trained_once
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    return trained_once(tmp_path_factory)
+
+
+@pytest.mark.parametrize("device", ["cpu", "auto"])
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_a_model_is_loaded_where_it_is_told(trained, device, precision):
+    if device == "auto" and torch.cuda.is_available():
+        pytest.skip("auto is the GPU here")
+    translator = regard.load(trained, precision, device)
+    assert next(translator.model.parameters()).device.type == "cpu"
+    assert translator.translate("a b c")[0].text
+
+
+def test_a_gpu_is_taken_where_there_is_one_that_can_do_it(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert choose_device("auto", "float32") == "cuda"
+    assert choose_device("auto", "bfloat16") == "cuda"
+    assert choose_device("auto", "int8") == "cpu"
+    assert choose_device("cpu", "float32") == "cpu"
+    with pytest.raises(ValueError, match="precision on a cuda must be float32 or bfloat16, got 'int8'"):
+        choose_device("cuda", "int8")
+
+
+def test_a_device_that_is_not_there_is_refused(trained, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ValueError, match="device 'cuda' needs a CUDA device, and there is none here"):
+        regard.load(trained, device="cuda")
+    with pytest.raises(ValueError, match="unknown device 'tpu'"):
+        regard.load(trained, device="tpu")
+    with pytest.raises(ValueError, match="precision on a cpu must be float32 or int8, got 'bfloat16'"):
+        regard.load(trained, "bfloat16", "auto")
+
+
+def test_plain_models_run_in_bfloat16(trained):
+    """What runs on a GPU, run on the CPU: no part insists on float32."""
+    checkpoint = load_model(trained)
+    checkpoint.model.to(torch.bfloat16)
+    assert Translator.of(checkpoint).translate("a b c")[0].text
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_gpu_translates_as_a_cpu_does(trained, precision):
+    texts = ["a b c", "d e f g", "", "h i j a b"]
+    found = regard.load(trained, precision, "cuda")
+    assert next(found.model.parameters()).device.type == "cuda"
+    there, here = found.translate(texts), regard.load(trained).translate(texts)
+    if precision == "float32":
+        assert [one.text for one in there] == [one.text for one in here]
+    for one, other in zip(there, here, strict=True):
+        assert one.score == pytest.approx(other.score, abs=1e-4 if precision == "float32" else 0.2)

@@ -1,0 +1,220 @@
+"""Cutting overlong text.
+
+Texts become translations: in their order, whole, and the same however they are batched.
+"""
+
+import io
+from dataclasses import replace
+
+import pytest
+import sentencepiece
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from regard.batch import length_sorted
+from regard.checkpoint import Checkpoint
+from regard.config import DataSettings, DecodeSettings, Settings, TextSettings
+from regard.data.tokenizer import Tokenizer
+from regard.pipeline import translator as room
+from regard.pipeline.translator import SENTENCE_END, Translator, cut, sentences
+from tests.search.models import Counting, Echo, make_model
+
+CASES = [
+    ("One. Two! Three? Four; five", ["One. ", "Two! ", "Three? ", "Four; ", "five"]),
+    ("他来了。她走了！真的吗？是；不是", ["他来了。", "她走了！", "真的吗？", "是；", "不是"]),
+    ("It is 3.14 at a.m.now. Yes", ["It is 3.14 at a.m.now. ", "Yes"]),
+    ("“去吧！”他说。好", ["“去吧！”", "他说。", "好"]),
+    ('He said "go!" Then left...  So', ['He said "go!" ', "Then left...  ", "So"]),
+    ("first line\n\n second line", ["first line\n\n ", "second line"]),
+    ("no end", ["no end"]),
+    ("", []),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), CASES, ids=[text[:12] for text, _ in CASES])
+def test_texts_are_cut_where_sentences_end(text, expected):
+    assert cut(text, SENTENCE_END) == expected
+
+
+def test_a_sentence_that_is_too_long_is_cut_at_commas_into_few_parts():
+    text = "short. one, two, three, four, five. 一，二，三"
+    assert sentences(text, len, 12) == ["short. ", "one, two, ", "three, ", "four, five. ", "一，二，三"]
+
+
+@given(st.text(alphabet='ab ,.!。，\n"3', max_size=60), st.integers(1, 20))
+def test_joined_again_the_parts_are_the_text_and_none_is_too_long(text, max_len):
+    try:
+        parts = sentences(text, len, max_len)
+    except ValueError:
+        assert len(text) > max_len
+        return
+    assert "".join(parts) == text
+    assert all(0 < len(part) <= max_len for part in parts)
+
+
+def test_a_stretch_without_a_place_to_cut_is_refused():
+    with pytest.raises(ValueError, match=r"25 pieces .* more than the 10 that the model reads: .* 'bbbbbbbbbb"):
+        sentences("short. " + "b" * 25, len, 10)
+
+
+ALPHABET = "abcdefghij .,!?。，！你好世界"
+LINES = ["abc", "", "hello", "   ", "a", "jihgfedcba", "bad cab", "\t", "face", "。", "dead bee"]
+
+
+def character_tokenizer():
+    """Makes a tokenizer whose pieces are characters."""
+    model = io.BytesIO()
+    ids = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
+    options = {"model_type": "char", "vocab_size": 30, "hard_vocab_limit": False, "character_coverage": 1.0}
+    texts = iter([ALPHABET, "hello"])
+    plain = {"normalization_rule_name": "identity", "add_dummy_prefix": False, "minloglevel": 2}
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=texts, model_writer=model, **ids, **options, **plain)
+    return Tokenizer((model.getvalue(),))
+
+
+TOKENIZER = character_tokenizer()
+V = TOKENIZER.vocab_size("tgt")
+
+
+def make_translator(model=None, tgt_lang="en", max_len=30, **changes):
+    settings = DecodeSettings(**({"method": "greedy", "batch_tokens": 20} | changes))
+    return Translator(model or Echo(V), TOKENIZER, settings, "zh", tgt_lang, max_len)
+
+
+def small_model():
+    """Makes a model of the family whose steps cost less."""
+    return make_model("recurrent", vocab_size=V)
+
+
+def test_translations_come_in_the_order_of_the_texts():
+    found = make_translator().translate(LINES)
+    assert [each.text for each in found] == [" ".join(line.split()) for line in LINES]
+    assert found[2].tokens == found[2].source_tokens == list("hello")
+    assert all(each.score < 0 for each in found if each.tokens)
+
+
+def test_one_text_is_a_list_of_one():
+    (found,) = make_translator().translate("abc")
+    assert found.text == "abc"
+
+
+def test_empty_lines_stay_empty_without_the_model():
+    model = Counting(Echo(V))
+    found = make_translator(model).translate(["", "  ", "\t"])
+    assert [(each.text, each.tokens, each.alternatives) for each in found] == [("", [], [])] * 3
+    assert model.rows == []
+
+
+@pytest.mark.parametrize("method", ["greedy", "beam", "sample"])
+def test_batches_and_windows_do_not_matter(method, monkeypatch):
+    translator = make_translator(small_model(), method=method, max_ratio=0.0, max_extra=4)
+    expected = [translator.translate([line])[0] for line in LINES]
+    for batch_tokens, window in ((10_000, 3), (25, 6)):
+        monkeypatch.setattr(room, "WINDOW", window)
+        settings = replace(translator.settings, batch_tokens=batch_tokens)
+        for found in (translator.translate(LINES, settings), list(translator.stream(iter(LINES), settings))):
+            assert [each.text for each in found] == [each.text for each in expected]
+            torch.testing.assert_close([each.score for each in found], [each.score for each in expected])
+
+
+def test_a_stream_reads_a_window_at_a_time_and_says_how_far_it_is(monkeypatch):
+    monkeypatch.setattr(room, "WINDOW", 4)
+    read, ticks = [], []
+
+    def lines():
+        for line in LINES * 3:
+            read.append(line)
+            yield line
+
+    stream = make_translator().stream(lines(), tick=ticks.append)
+    assert next(stream).text == "abc"
+    assert len(read) == 4
+    assert sum(ticks) == 4
+    assert 1 + sum(1 for _ in stream) == sum(ticks) == len(LINES) * 3
+
+
+def test_batches_hold_like_lengths_within_their_budget():
+    lengths = [3, 11, 5, 2, 7, 3, 30, 4]
+    batches = list(length_sorted(lengths, 12))
+    assert sorted(i for batch in batches for i in batch) == list(range(8))
+    assert [[lengths[i] for i in batch] for batch in batches] == [[30], [11], [7], [5, 4], [3, 3, 2]]
+
+
+def test_a_batch_without_tokens_is_refused():
+    with pytest.raises(ValueError, match="batch_tokens must be 1 or more, got 0"):
+        make_translator(batch_tokens=0).translate("abc")
+
+
+def test_an_unknown_method_is_refused_by_name():
+    with pytest.raises(ValueError, match="unknown method 'bean': did you mean 'beam'"):
+        make_translator(method="bean").translate("abc")
+
+
+@pytest.mark.parametrize(("tgt_lang", "separator"), [("en", " "), ("zh-CN", ""), ("zho_Hans", ""), ("ja", "")])
+def test_a_text_that_is_too_long_is_translated_sentence_by_sentence(tgt_lang, separator):
+    translator = make_translator(Counting(Echo(V)), tgt_lang, max_len=10, batch_tokens=100)
+    (found,) = translator.translate("abc def. bad, cab, dead, bee! 你好。世界，你好，世界，你好，世界")
+    parts = ["abc def.", "bad, cab,", "dead, bee!", "你好。", "世界，你好，世界，", "你好，世界"]
+    assert found.text == separator.join(parts)
+    assert max(translator.model.rows) == len(parts)
+    assert found.tokens == [character for part in parts for character in part.replace(" ", "▁")]
+
+
+def test_a_text_that_just_fits_is_not_cut():
+    model = Counting(Echo(V))
+    make_translator(model, max_len=10).translate("abc. de. f")
+    assert model.rows == [1] * 11
+
+
+def test_a_text_that_cannot_be_cut_is_refused_with_its_line(monkeypatch):
+    monkeypatch.setattr(room, "WINDOW", 2)
+    translator = make_translator(max_len=10)
+    with pytest.raises(ValueError, match=r"^line 3: 11 pieces .* more than the 10 that the model reads"):
+        translator.translate(["abc", "a. b. c. d. e. f. g", "abcdefghija", "abc"])
+
+
+def test_alternatives_are_all_that_were_found():
+    translator = make_translator(small_model(), method="beam", beam=4, n_best=3, max_extra=5)
+    for found in translator.translate(["abc", "bad cab"]):
+        scores = [each.score for each in found.alternatives]
+        assert len(scores) == 3
+        assert (found.text, found.score) == (found.alternatives[0].text, found.alternatives[0].score)
+        assert scores == sorted(scores, reverse=True)
+
+
+def test_the_score_of_parts_is_that_of_one_hypothesis():
+    translator = make_translator(small_model(), max_len=4, max_extra=3, length_penalty=0.5)
+    (a,), (b,), (joint,) = (translator.translate(text) for text in ("abc.", "def.", "abc. def."))
+    # the log-probabilities add up, and so do the lengths: EOS counts where it was said
+    lengths = [len(each.tokens) + (len(each.tokens) < 2 * 5 + 3) for each in (a, b)]
+    log_prob = a.score * lengths[0] ** 0.5 + b.score * lengths[1] ** 0.5
+    torch.testing.assert_close(joint.score, log_prob / sum(lengths) ** 0.5)
+
+
+def test_translations_begin_with_the_prefix():
+    translator = make_translator(small_model(), max_len=4, max_extra=3)
+    for found in translator.translate(["abc", "de. ba."], prefix="hi"):
+        assert found.text.startswith("hi")
+    both, second = translator.translate(["de. ba."], prefix="hi")[0], translator.translate("ba.")[0]
+    assert both.tokens[-len(second.tokens) :] == second.tokens, "the second part is free"
+
+
+def test_dropout_rests_while_translating_and_works_again_afterwards():
+    model = make_model(vocab_size=V, dropout=0.5)
+    translator = make_translator(model, max_ratio=0.0, max_extra=4)
+    expected = translator.translate(LINES)
+    model.train()
+    assert translator.translate(LINES) == expected
+    assert model.training
+
+
+def test_a_checkpoint_makes_a_translator():
+    settings = Settings(
+        data=DataSettings(src_lang="zh", tgt_lang="en"),
+        text=TextSettings(max_len=7),
+        decode=DecodeSettings(method="greedy", max_extra=9),
+    )
+    translator = Translator.of(Checkpoint(Echo(V), TOKENIZER, settings))
+    assert (translator.src_lang, translator.tgt_lang, translator.max_len) == ("zh", "en", 7)
+    assert translator.translate("abc. def.")[0].text == "abc. def."

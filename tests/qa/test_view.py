@@ -1,0 +1,114 @@
+"""The figure of a question and its answer, and the tables beside it.
+
+Looking into an answer: the window that was read, all its heads, and shares that add up.
+"""
+
+import numpy as np
+import pytest
+import torch
+
+from regard.qa.predict import Answers, AnswerScores, Found, answer_questions
+from regard.qa.view import answers_table, around, draw_answer, look_between, marked, scores_table, trace_answer
+from regard.trace import load_trace
+from tests.plot.figures import SRC, TGT, weights
+from tests.readers import MODEL, questions, small_reader
+
+
+def texts(figure):
+    return [text.get_text() for axes in figure.axes for text in axes.texts]
+
+
+def test_both_ways_of_looking_are_drawn_with_the_answer_framed(tmp_path):
+    figure = draw_answer(weights(4, 5), weights(5, 4), SRC, TGT, (1, 3), "西安？ → Xi'an")
+    figure.savefig(tmp_path / "answer.png")
+    images = [image for axes in figure.axes for image in axes.images]
+    assert len(images) >= 2
+    np.testing.assert_allclose(images[0].get_array(), weights(4, 5))
+    np.testing.assert_allclose(images[1].get_array(), weights(5, 4).T)
+    frames = [patch for patch in figure.axes[0].patches if patch.get_linewidth() > 1]
+    assert len(frames) == 2
+    box = images[0].get_extent()
+    cell = (box[1] - box[0]) / 5
+    assert frames[0].get_x() == pytest.approx(box[0] + cell)
+    assert frames[0].get_width() == pytest.approx(2 * cell)
+    assert "一下" in texts(figure)
+
+
+@pytest.mark.parametrize("answer", [(2, 2), (-1, 2), (3, 6)])
+def test_an_answer_outside_the_words_is_refused(answer):
+    with pytest.raises(ValueError, match=f"got {answer[0]} … {answer[1]}"):
+        draw_answer(weights(4, 5), weights(5, 4), SRC, TGT, answer)
+
+
+def test_an_answer_is_marked_in_its_text():
+    assert marked("Anna lives in Oslo.", 14, 18) == "Anna lives in »Oslo«."
+    assert marked("a" * 9 + "Oslo" + "b" * 9, 9, 13, reach=2) == "…aa»Oslo«bb…"
+
+
+def test_tables_list_answers_and_scores():
+    found = Answers((Found("Oslo", 14, 18, 0.75, 2.0, 0, (3, 3)),), 0.125)
+    table = answers_table(found)
+    cells = [[str(cell) for cell in column.cells] for column in table.columns]
+    assert cells == [["Oslo", "none in this text"], ["75.0%", "12.5%"], ["14–18", ""]]
+    scores = scores_table({"mine": AnswerScores(12.34, 56.78, "cmrc", 9)}, "9 questions")
+    assert [[str(cell) for cell in column.cells] for column in scores.columns] == [["mine"], ["12.3"], ["56.8"]]
+
+
+def traced(language="en"):
+    reader = small_reader(language)
+    question = questions(language)[0]
+    (answers,) = answer_questions(reader, [question])
+    return reader, question, answers.found[0], trace_answer(reader, question, answers.found[0])
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_trace_is_that_of_the_answer(language):
+    reader, question, found, seen = traced(language)
+    assert seen.apart < 1e-9
+    assert seen.score == pytest.approx(found.score)
+    assert len(seen.trace.encoder) == MODEL.n_encoder_layers
+    assert seen.trace.check().weights < 1e-9
+    asked = "".join(word.text for word in seen.question)
+    assert len(asked) > 5
+    assert question.text.replace(" ", "").startswith(asked)
+    first, last = seen.answer
+    said = "".join(word.text for word in seen.context[first:last])
+    assert found.text.replace(" ", "") in said
+    assert reader.model.training is False
+    assert not any(layer.attention.attention._forward_hooks for layer in reader.model.encoder.layers)
+
+
+def test_shares_are_those_of_the_heads_looked_at_pieces_added_looking_ones_averaged():
+    *_, seen = traced()
+    between = look_between(seen, 1, 0)
+    weights = seen.trace.look("encoder", 1).weights(0)
+    q, c = (max(range(len(words)), key=lambda n: len(words[n].places)) for words in (seen.question, seen.context))
+    rows, columns = seen.question[q].places, seen.context[c].places
+    assert min(len(rows), len(columns)) > 1, "both are words of several pieces"
+    expected = sum(float(weights[i, j]) for i in rows for j in columns) / len(rows)
+    assert float(between.to_context[q, c]) == pytest.approx(expected)
+    back = sum(float(weights[j, i]) for i in rows for j in columns) / len(columns)
+    assert float(between.to_question[c, q]) == pytest.approx(back)
+    assert between.heads == "layer 1, head 0"
+    assert look_between(seen).heads == "all layers, all heads"
+
+
+def test_without_a_head_shares_are_means():
+    *_, seen = traced()
+    each = [look_between(seen, layer, head).to_context for layer in (0, 1) for head in (0, 1)]
+    torch.testing.assert_close(look_between(seen).to_context, torch.stack(each).mean(0))
+    torch.testing.assert_close(look_between(seen, 1).to_context, torch.stack(each[2:]).mean(0))
+    with pytest.raises(ValueError, match="got 2"):
+        look_between(seen, 2)
+
+
+def test_words_around_an_answer_stay_inside_the_text():
+    assert around((1, 3), 20, 4) == range(0, 7)
+    assert around((18, 19), 20, 4) == range(14, 20)
+
+
+def test_a_trace_can_be_kept(tmp_path):
+    *_, seen = traced()
+    seen.trace.save(tmp_path / "answer.safetensors")
+    again = load_trace(tmp_path / "answer.safetensors")
+    torch.testing.assert_close(again.look("encoder", 1).weights(0), seen.trace.look("encoder", 1).weights(0))

@@ -1,0 +1,207 @@
+"""Questions on a server: answered as the reader itself answers them, and refused with a reason.
+
+What the page is told agrees with the trace it is made of.
+"""
+
+import json
+import zlib
+from base64 import b64decode
+
+import numpy as np
+import pytest
+import torch
+
+from regard.qa.model import load_reader, save_reader
+from regard.qa.predict import answer_questions
+from regard.serve.models import check_folders
+from regard.serve.schema_trace import Aligning
+from regard.serve.serialize import digits, head_of, number, pack, restored, rounded, spelled, to_json, view_of
+from regard.trace.attention import GivenLook
+from regard.trace.external import make_given
+from regard.trace.summary import Choice
+from tests.readers import WINDOWS, questions, small_reader
+from tests.serve.server import client_of
+from tests.trace.makers import make_model, make_translator, one_trace
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("readers") / "facts"
+    save_reader(place, small_reader(windows=WINDOWS), {})
+    return place
+
+
+@pytest.fixture(scope="module")
+def asked():
+    return questions("en")[1]
+
+
+def test_a_question_is_answered_as_the_reader_answers_it(shelf, folder, asked):
+    (best,) = answer_questions(load_reader(folder), [asked], 5)
+    with client_of(shelf, readers=(folder,)) as client:
+        assert client.get("/readers").json() == {"readers": ["facts"]}
+        said = client.post("/answer", json={"question": asked.text, "context": asked.context}).json()
+    assert [each["text"] for each in said["stretches"]] == [each.text for each in best.found]
+    assert said["nowhere"] == pytest.approx(best.nowhere)
+    first = said["stretches"][0]
+    assert asked.context[first["start"] : first["stop"]] == first["text"]
+    words = [word["text"] for word in said["context"][slice(*said["answer"])]]
+    assert first["text"] in " ".join(words)
+    assert not said["whole"] and [kind["kind"] for kind in said["view"]["kinds"]] == ["encoder"]
+
+
+def test_mistakes_are_said(shelf, folder, client):
+    ask = {"question": "Who?", "context": "Anna."}
+    said = client.post("/answer", json=ask)
+    assert said.status_code == 400 and "--reader" in said.json()["error"]
+    with client_of(shelf, readers=(folder,)) as other:
+        said = other.post("/answer", json={**ask, "reader": "fact"})
+        assert said.status_code == 400 and "did you mean 'facts'?" in said.json()["error"]
+        said = other.post("/answer", json={"question": "Who?", "context": "  "})
+        assert said.status_code == 400 and "must have words" in said.json()["error"]
+
+
+def test_folders_without_a_reader_or_of_one_name_are_refused(tmp_path, folder):
+    with pytest.raises(ValueError, match="holds no reader"):
+        check_folders("reader", [tmp_path], "regard qa train")
+    with pytest.raises(ValueError, match="facts, facts"):
+        check_folders("reader", [folder, folder], "regard qa train")
+
+
+SIZES = {"n_encoder_layers": 2, "n_decoder_layers": 1}
+
+
+@pytest.fixture(scope="module")
+def trace():
+    return one_trace(make_model(**SIZES), "bad cab", method="beam", beam=3)
+
+
+def unpack(kind):
+    """Does what a browser does."""
+    raw = np.frombuffer(zlib.decompress(b64decode(kind.weights), -15), np.uint8)
+    return (raw / 255).reshape(kind.n_layers, kind.n_heads, kind.n_queries, kind.n_keys) ** 2
+
+
+def test_unpacked_weights_are_the_true_ones_but_for_rounding(trace):
+    view = view_of(trace)
+    assert [kind.kind for kind in view.kinds] == ["encoder", "decoder", "cross"]
+    for kind in view.kinds:
+        for layer, found in enumerate(unpack(kind)):
+            true = trace.look(kind.kind, layer).weights().numpy()
+            assert (np.abs(found - true) <= np.sqrt(true) / 255 + 1 / 255**2).all()
+            assert (found[true == 0] == 0).all()
+
+
+@pytest.mark.parametrize("weight", [0.0, 1e-6, 1e-3, 0.25, 0.5, 1.0])
+def test_rounding_keeps_small_weights_apart_from_none(weight):
+    back = restored(rounded(torch.tensor([weight], dtype=torch.float64)))
+    torch.testing.assert_close(back, torch.tensor([weight], dtype=torch.float64), rtol=0.13, atol=4e-6)
+
+
+def test_parts_are_packed_as_one_stream():
+    one, other = torch.arange(7, dtype=torch.uint8), torch.arange(5, dtype=torch.uint8)
+    assert zlib.decompress(b64decode(pack([one, other])), -15) == bytes([*range(7), *range(5)])
+
+
+def test_a_view_says_what_the_trace_says(trace):
+    view = view_of(trace, "tiny", "name")
+    assert (view.id, view.model, view.text, view.output) == ("name", "tiny", trace.text, trace.output)
+    assert view.source.pieces == list(trace.source) and view.target.pieces == list(trace.target)
+    assert sorted(place for word in view.read.words for place in word.places) == list(range(len(trace.read)))
+    assert [step.piece for step in view.steps] == list(trace.target)
+    assert view.tree.best_path[-1] == view.tree.best == view.leaf
+    assert [node.total for node in view.tree.nodes] == pytest.approx(
+        [node.total for node in trace.tree.nodes], rel=1e-6
+    )
+    assert view.tree.leaves[0].node == view.leaf and view.tree.leaves[0].text == trace.output
+    assert view.flows[0].after == pytest.approx(trace.flows[0].after.tolist(), rel=1e-6)
+    assert view.checks.weights is not None and view.checks.weights < 1e-6
+
+
+def test_entropy_is_a_share_of_the_largest(trace):
+    for kind in view_of(trace).kinds:
+        assert all(0 <= share <= 1 for layer in kind.entropy for share in layer)
+    even = GivenLook("encoder", 0, torch.full((1, 4, 4), 0.25))
+    (kind,) = view_of(make_given((even,), list("abcd"), [])).kinds
+    assert kind.entropy == [[1.0]]
+
+
+def test_a_layer_with_fewer_heads_is_filled_up():
+    looks = tuple(GivenLook("encoder", i, torch.full((heads, 2, 2), 0.5)) for i, heads in enumerate((3, 1)))
+    (kind,) = view_of(make_given(looks, ["a", "b"], [])).kinds
+    assert (kind.n_layers, kind.n_heads) == (2, 3) and kind.entropy[1] == [1.0, None, None]
+    assert unpack(kind)[1, 1:].sum() == 0
+
+
+def test_a_view_is_json_that_a_browser_reads(trace):
+    def refuse(name):
+        raise AssertionError(f"{name} is no JSON")
+
+    said = json.loads(to_json(view_of(trace)), parse_constant=refuse)
+    assert said["kinds"][0]["n_layers"] == 2
+    unknown = make_given((GivenLook("cross", 0, torch.ones(1, 2, 1)),), ["x"], ["<s>", "y"])
+    said = json.loads(to_json(view_of(unknown)), parse_constant=refuse)
+    assert said["steps"][0]["log_prob"] is None and said["checks"]["weights"] is None
+
+
+def test_300_tokens_and_144_heads_stay_below_15_megabytes():
+    """Weights by chance are the worst to pack; those of a model are half as large."""
+    torch.manual_seed(3)
+    pieces, shape = [f"▁w{i}" for i in range(300)], (8, 300, 300)
+    looks = [
+        GivenLook(kind, layer, (3 * torch.randn(shape)).softmax(-1))
+        for kind in ("encoder", "decoder", "cross")
+        for layer in range(6)
+    ]
+    assert len(to_json(view_of(make_given(tuple(looks), pieces, pieces)))) < 15e6
+
+
+def test_a_head_has_its_exact_numbers(trace):
+    for kind, layer in (("encoder", 0), ("encoder", 1), ("decoder", 0), ("cross", 0)):
+        look, head = trace.look(kind, layer), head_of(trace, kind, layer, 1)
+        assert np.array(head.weights) == pytest.approx(look.weights(1).numpy(), rel=1e-6)
+        assert np.array(head.scores) == pytest.approx(look.scores(1).numpy(), rel=1e-6)
+        total = np.sum([term.values for term in head.terms], axis=0)
+        assert total == pytest.approx(np.array(head.scores), abs=1e-5 * np.abs(head.scores).max())
+        assert head.error < 1e-6 and len(head.queries) == len(head.weights)
+    assert head_of(trace, "encoder", 0, 0).terms[0].name == "content–content"
+
+
+def test_a_head_of_given_weights_has_weights_alone():
+    head = head_of(make_given((GivenLook("encoder", 0, torch.eye(2)[None]),), ["a", "b"], []), "encoder", 0, 0)
+    assert head.weights == [[1, 0], [0, 1]] and head.scores is None and head.terms == [] and head.error is None
+
+
+def test_a_head_that_is_not_there_is_named(trace):
+    with pytest.raises(ValueError, match="got 7"):
+        head_of(trace, "encoder", 0, 7)
+    with pytest.raises(ValueError, match="sideways"):
+        head_of(trace, "sideways", 0, 0)
+
+
+def test_another_hypothesis_has_its_own_view(trace):
+    other = next(leaf.node for leaf in view_of(trace).tree.leaves if leaf.node != trace.leaf)
+    view = view_of(trace.of(other))
+    assert view.leaf == other and view.tree.best == trace.leaf
+    assert view.target.pieces == [node.piece for node in trace.tree.path(other)]
+
+
+def test_every_family_can_be_shown():
+    view = view_of(make_translator(make_model("recurrent")).translate("abc", trace=True)[0].trace)
+    assert [kind.kind for kind in view.kinds] == ["cross"]
+
+
+def test_numbers_keep_seven_digits():
+    values = torch.tensor([[0.0, 1.0, -1.23456789e-12, 9876543210.0, 1 / 3]], dtype=torch.float64)
+    assert digits(values) == [[0.0, 1.0, -1.234568e-12, 9876543000.0, 0.3333333]]
+    assert number(1 / 3) == 0.3333333 and number(float("nan")) is None and number(float("-inf")) is None
+
+
+def test_pieces_are_spelled():
+    assert spelled(["▁In", "tro", "▁", "<0xE8>", "<0xA5>", "<0xBF>", "安", "</s>"]) == "Intro 西安"
+
+
+def test_the_heads_that_align_best_are_told_where_they_are_known(trace):
+    assert view_of(trace).aligning is None
+    told = view_of(trace, aligning=Choice(1, None, "read")).aligning
+    assert told == Aligning(1, None, "read")

@@ -34,10 +34,10 @@ from peers.work import (
 from rich.console import Console
 from rich.table import Table
 
-from regard.batch import EOS
 from regard.build import build_model
 from regard.config import ModelSettings
 from regard.model import Transformer
+from regard.padding import EOS
 from regard.study.stats import signature
 
 Decode = Callable[[list[Task]], list[Any]]  # for each batch the ids that were written, a row for each sentence

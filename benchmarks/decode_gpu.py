@@ -34,7 +34,6 @@ from rich.console import Console
 from rich.table import Table
 
 import regard
-from regard.batch import EOS
 from regard.build import build_model
 from regard.config import DecodeSettings, ModelSettings
 from regard.data.files import read_lines
@@ -43,6 +42,7 @@ from regard.engine import swift
 from regard.engine.cuda import SlottedTransformer
 from regard.engine.slots import OFTEN, search_all
 from regard.model import Transformer
+from regard.padding import EOS
 from regard.study.stats import signature
 
 CELLS = ((1, 1), (1, 5), (64, 5), (512, 1), (512, 5))  # sentences and hypotheses of each

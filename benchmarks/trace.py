@@ -21,9 +21,9 @@ from rich.console import Console
 from rich.table import Table
 
 import regard
-from regard.batch import EOS
 from regard.build import build_model
 from regard.config import ModelSettings, preset, settings
+from regard.padding import EOS
 from regard.study.stats import signature
 from regard.trace import Trace
 from regard.trace.external import make_given

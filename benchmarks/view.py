@@ -28,9 +28,9 @@ from playwright.sync_api import Error as BrowserError
 from rich.console import Console
 from rich.table import Table
 
-from regard.batch import EOS
 from regard.build import build_model
 from regard.config import ModelSettings, preset, settings
+from regard.padding import EOS
 from regard.serve.serialize import save_html
 from regard.study.stats import signature
 from regard.trace import Trace

@@ -18,10 +18,11 @@ from measure import Timing, interleave, keep, large_read
 from rich.console import Console
 from rich.table import Table
 
-from regard.batch import BOS, EOS, make_source
+from regard.batch import make_source
 from regard.build import build_model
 from regard.config import DecodeSettings, ModelSettings, PartSettings
 from regard.model import DecoderOnly
+from regard.padding import BOS, EOS
 from regard.pipeline.generator import generate
 from regard.study.stats import signature
 

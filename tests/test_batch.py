@@ -6,7 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.batch import BOS, EOS, PAD, Shape, doubled, make_batch, make_source, pack, unpack
+from regard.batch import Shape, doubled, make_batch, make_source, pack, unpack
+from regard.padding import BOS, EOS, PAD
 from tests.parts import exactly
 
 SENTENCES = st.lists(st.lists(st.integers(4, 30), max_size=7), min_size=1, max_size=5)

@@ -7,7 +7,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from regard.batch import BOS, EOS, PAD, Batch, Rows, Shape, pack
+from regard.batch import Batch, Rows, Shape, pack
+from regard.padding import BOS, EOS, PAD
 from regard.train.batching import Group, Packed, plan_epoch
 
 from .work import FIRST_PIECE

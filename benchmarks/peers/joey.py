@@ -15,8 +15,9 @@ from joeynmt.search import search  # pyright: ignore[reportMissingImports]
 from joeynmt.vocabulary import Vocabulary  # pyright: ignore[reportMissingImports]
 from torch import Tensor, nn
 
-from regard.batch import BOS, EOS, PAD, UNK, Batch, make_source
+from regard.batch import Batch, make_source
 from regard.config import ModelSettings
+from regard.padding import BOS, EOS, PAD, UNK
 
 from .work import Task
 

@@ -8,9 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.batch import PAD, Batch
+from regard.batch import Batch
 from regard.build import build_model
 from regard.config import ModelSettings, TrainSettings
+from regard.padding import PAD
 from regard.train.batching import Group
 from regard.train.distributed import Team
 from regard.train.loss import Learner

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 from transformers import MarianConfig, MarianMTModel
 
-from regard.batch import BOS, EOS, PAD, make_source
+from regard.batch import make_source
 from regard.config import ModelSettings
 from regard.model import Transformer
+from regard.padding import BOS, EOS, PAD
 from regard.position.absolute import sinusoids
 
 from .work import Task

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.batch import EOS, Batch, Source, make_source
+from regard.batch import Batch, Source, make_source
 from regard.config import DecodeSettings
 from regard.engine import swift
 from regard.engine.cpu import NativeTransformer
@@ -16,6 +16,7 @@ from regard.engine.cpu import search as native_search
 from regard.model import Seq2Seq, State, Transformer
 from regard.model.seq2seq import Choices
 from regard.native import UnavailableError, open_library
+from regard.padding import EOS
 from regard.search import SEARCH
 
 from .work import Task

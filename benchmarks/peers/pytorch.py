@@ -4,8 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from regard.batch import PAD
 from regard.config import ModelSettings
+from regard.padding import PAD
 from regard.position.absolute import sinusoids
 
 MAX_LEN = 256

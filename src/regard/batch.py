@@ -1,8 +1,7 @@
 """Ids become a batch: the only file that knows padding, lengths and shifting."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 
 import numpy as np
 import torch
@@ -11,10 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.mask import Mask, causal
+from regard.padding import BOS, EOS, Ids, pad
 
-PAD, UNK, BOS, EOS = 0, 1, 2, 3
-
-Ids = Sequence[int] | NDArray[np.unsignedinteger]
 Rows = tuple[NDArray[np.int64], NDArray[np.int64]]  # ids of some sentences, (B, width), and how many are real
 
 
@@ -77,12 +74,12 @@ class Batch:
 
 def make_source(sentences: Sequence[Ids], width: int | None = None) -> Source:
     """Pads source sentences, each closed by EOS, to the longest or to a given width."""
-    ids, lengths = _padded(sentences, [], [EOS], width)
-    n, columns = lengths.numpy(), np.arange(ids.shape[1])
+    ids, n = pad(sentences, tail=[EOS], width=width)
+    columns, lengths = np.arange(ids.shape[1]), torch.from_numpy(n)
     positions = columns * (columns < n.max(initial=0))  # as `_positions`; small arrays cost less than small tensors
     full = bool((n == len(columns)).all())
     mask = Mask() if full else Mask(n_keys=len(columns), key_lengths=lengths, sighted=True)
-    return Source(ids, torch.from_numpy(positions[None]), lengths, mask)
+    return Source(torch.from_numpy(ids), torch.from_numpy(positions[None]), lengths, mask)
 
 
 def make_batch(src: Sequence[Ids], tgt: Sequence[Ids], widths: tuple[int, int] | None = None) -> Batch:
@@ -90,8 +87,9 @@ def make_batch(src: Sequence[Ids], tgt: Sequence[Ids], widths: tuple[int, int] |
     if len(src) != len(tgt):
         raise ValueError(f"there must be one target for each source, got {len(src)} and {len(tgt)}")
     src_width, tgt_width = widths or (None, None)
-    read, lengths = _padded(tgt, [BOS], [], tgt_width)
-    say, _ = _padded(tgt, [], [EOS], tgt_width)
+    (read, lengths), (say, _) = (
+        map(torch.from_numpy, pad(tgt, head, tail, tgt_width)) for head, tail in (([BOS], []), ([], [EOS]))
+    )
     real = torch.arange(read.shape[1]) < lengths[:, None]
     target = Target(read, say, _positions(real), real, int(lengths.sum()), causal())
     return Batch(make_source(src, src_width), target)
@@ -146,33 +144,6 @@ def _parts(packed: Tensor, shape: Shape) -> tuple[Tensor, Tensor, Tensor, Tensor
     return ids.view(B, shape.src), ends, written.view(B, shape.tgt + 1), said
 
 
-def _padded(sentences: Sequence[Ids], head: list[int], tail: list[int], width: int | None) -> tuple[Tensor, Tensor]:
-    """Sets each sentence between head and tail, and fills up with PAD."""
-    extra = len(head) + len(tail)
-    lengths = np.array([len(sentence) + extra for sentence in sentences], dtype=np.int64)
-    longest = int(lengths.max(initial=0))
-    width = longest if width is None else width
-    if longest > width:
-        raise ValueError(f"a sentence of {longest} ids does not fit a batch {width} wide")
-    ids = np.full((len(sentences), width), PAD, dtype=np.int64)
-    ids[:, : len(head)] = head
-    columns, ends = np.arange(width), lengths[:, None] - len(tail)
-    ids[(columns >= len(head)) & (columns < ends)] = np.fromiter(chain.from_iterable(sentences), np.int64)
-    np.put_along_axis(ids, ends + np.arange(len(tail)), np.array([tail]), axis=1)
-    return torch.from_numpy(ids), torch.from_numpy(lengths)
-
-
 def _positions(real: Bool[Tensor, "B T"]) -> Int[Tensor, "1 T"]:
     """Gives where each column stands, once for all sentences; one that is padding in all of them stands at 0."""
     return torch.arange(real.shape[1], device=real.device) * real.any(dim=0, keepdim=True)
-
-
-def length_sorted(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
-    """Groups sentences of like lengths, longest first, into batches of so many tokens with their padding, or of one."""
-    if batch_tokens < 1:
-        raise ValueError(f"batch_tokens must be 1 or more, got {batch_tokens}")
-    order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
-    while order:
-        n = max(1, batch_tokens // lengths[order[0]])
-        yield order[:n]
-        order = order[n:]

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 from torch import nn
 
 from regard.attention import ATTENTION
-from regard.batch import PAD
 from regard.config import HeadsSettings, ModelSettings, PartSettings, checked, choose, unknown
 from regard.model import DecoderOnly, MultiHeadAttention, Recurrent, Seq2Seq, Transformer
 from regard.model.layers import Embedding, FactoredTable, FeedForward, Output, make_table
@@ -16,6 +15,7 @@ from regard.model.multihead import check_sizes
 from regard.model.norm import NORM, Residual
 from regard.model.recurrent import Reader, Writer
 from regard.model.transformer import Decoder, DecoderLayer, Encoder, EncoderLayer
+from regard.padding import PAD
 from regard.position import POSITION, NoPosition, Position
 
 M = TypeVar("M", bound=nn.Module)

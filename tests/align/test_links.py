@@ -25,7 +25,8 @@ from regard.align.links import (
     soft_links,
 )
 from regard.align.words import Part, Reading
-from regard.batch import EOS, make_batch
+from regard.batch import make_batch
+from regard.padding import EOS
 from regard.trace.head_ablation import find_places, own_copy, show_weights
 from regard.trace.replay import replay
 from regard.trace.summary import Choice

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from regard.batch import BOS, EOS
 from regard.data import store as module
 from regard.data.store import IdStore, Windows, draw_pairs, draw_variants, open_store, write_store, write_width
 from regard.data.subword_sampling import Cuts
+from regard.padding import BOS, EOS
 
 WEIGHTS = st.lists(st.floats(0.05, 4), min_size=1, max_size=3)
 

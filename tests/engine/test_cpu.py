@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from regard.batch import BOS, EOS, PAD, make_batch, make_source
+from regard.batch import make_batch, make_source
 from regard.build import build_model
 from regard.config import DecodeSettings, ModelSettings, PartSettings
 from regard.engine import cpu as compiled
@@ -22,6 +22,7 @@ from regard.engine.cpu import NativeTransformer
 from regard.model.lean import LeanTransformer
 from regard.model.seq2seq import likeliest
 from regard.native import UnavailableError, open_library
+from regard.padding import BOS, EOS, PAD
 from regard.search import SEARCH
 from tests.engine.test_slots import SETTINGS
 from tests.search.models import SOURCES, make_model, same, settings

@@ -7,13 +7,14 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from regard.batch import BOS, make_batch, make_source
+from regard.batch import make_batch, make_source
 from regard.build import build_model
 from regard.config import DecodeSettings, ModelSettings, PartSettings
 from regard.engine import swift
 from regard.model import Recurrent
 from regard.model.lean import GROWTH, LeanTransformer
 from regard.model.norm import LayerNorm, RMSNorm
+from regard.padding import BOS
 from regard.position import Rotary
 from regard.search import SEARCH
 

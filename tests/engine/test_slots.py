@@ -6,13 +6,13 @@ Sentences that come while others are written: they begin at once, end when they 
 import pytest
 import torch
 
-from regard.batch import EOS
 from regard.engine import cuda as plain
 from regard.engine import slots as conveyor
 from regard.engine import slots as hall
 from regard.engine import swift
 from regard.engine.cuda import SlottedTransformer
 from regard.engine.slots import CHUNK, LEAST_SOURCE, Conveyor, Hall, room, search_all
+from regard.padding import EOS
 from tests.search.models import SOURCES, find, make_model, same, settings
 
 SIZES = {"n_encoder_layers": 2, "n_decoder_layers": 2, "d_model": 48, "n_heads": 3, "d_ff": 64}

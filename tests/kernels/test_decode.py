@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from regard.batch import EOS
 from regard.config import DecodeSettings
 from regard.engine import cuda as plain
 from regard.engine.beam_state import Beams, Record, best_hypotheses, made_hypotheses
 from regard.engine.cuda import Slots
 from regard.model.norm import LayerNorm, RMSNorm
 from regard.model.seq2seq import Choices
+from regard.padding import EOS
 
 pytest.importorskip("triton")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

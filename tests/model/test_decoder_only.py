@@ -3,11 +3,12 @@
 import pytest
 import torch
 
-from regard.batch import BOS, make_batch, make_source
+from regard.batch import make_batch, make_source
 from regard.build import REFUSED_IN_TEXT, build_model
 from regard.config import ModelSettings, PartSettings
 from regard.model import DecoderOnly, Transformer
 from regard.model.norm import BatchNorm
+from regard.padding import BOS
 from regard.position import POSITION
 
 V, T = 11, 7

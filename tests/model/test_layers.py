@@ -7,11 +7,12 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from regard.batch import PAD, make_batch, make_source
+from regard.batch import make_batch, make_source
 from regard.build import build_model
 from regard.config import DecodeSettings, ModelSettings
 from regard.engine import swift
 from regard.model.layers import Dropout, FactoredTable
+from regard.padding import PAD
 from regard.search import SEARCH
 from regard.train.loss import Learner
 

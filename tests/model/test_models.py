@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from regard.attention import ATTENTION
-from regard.batch import PAD, make_batch, make_source
+from regard.batch import make_batch, make_source
 from regard.build import REFUSED, REFUSED_IN_TEXT, build_model
 from regard.config import ModelSettings, PartSettings
 from regard.model.norm import NORM, BatchNorm
+from regard.padding import PAD
 from regard.position import POSITION
 
 FAMILIES = ("transformer", "recurrent")

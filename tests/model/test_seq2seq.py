@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from regard.batch import EOS, PAD
 from regard.model import seq2seq as room
 from regard.model.seq2seq import likeliest, log_probs, top
+from regard.padding import EOS, PAD
 from tests.parts import noise
 
 

@@ -9,12 +9,13 @@ import pytest
 import torch
 
 import regard
-from regard.batch import BOS, EOS, make_batch
+from regard.batch import make_batch
 from regard.checkpoint import Checkpoint, save_model
 from regard.config import DataSettings, DecodeSettings, ModelSettings, PartSettings, Settings, TextSettings
 from regard.data.tokenizer import Tokenizer, learn_characters
 from regard.data.vocabulary import train_tokenizer
 from regard.model.seq2seq import log_probs
+from regard.padding import BOS, EOS
 from regard.pipeline.generator import Writer, as_text, generate
 from regard.search.scoring import foresee_documents, foresee_running
 from tests.pipeline.writers import TOKENIZER, V, make_model, make_writer

@@ -11,12 +11,13 @@ import torch
 from torch.testing import assert_close
 
 import regard
-from regard.batch import EOS, make_source
+from regard.batch import make_source
 from regard.config import DecodeSettings
 from regard.engine import cpu as compiled
 from regard.engine import swift
 from regard.engine.cuda import SlottedTransformer
 from regard.native import UnavailableError, open_library
+from regard.padding import EOS
 from regard.pipeline.shortlist import (
     Links,
     Shortlist,

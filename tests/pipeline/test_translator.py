@@ -12,10 +12,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.batch import length_sorted
 from regard.checkpoint import Checkpoint
 from regard.config import DataSettings, DecodeSettings, Settings, TextSettings
 from regard.data.tokenizer import Tokenizer
+from regard.padding import length_sorted
 from regard.pipeline import translator as room
 from regard.pipeline.translator import SENTENCE_END, Translator, cut, sentences
 from tests.search.models import Counting, Echo, make_model

@@ -3,11 +3,12 @@
 import torch
 from torch import Tensor
 
-from regard.batch import BOS, EOS, PAD, make_batch, make_source
+from regard.batch import make_batch, make_source
 from regard.build import build_model
 from regard.config import DecodeSettings, ModelSettings
 from regard.model import Seq2Seq
 from regard.model.seq2seq import State
+from regard.padding import BOS, EOS, PAD
 from regard.search import SEARCH
 
 FAMILIES = ("transformer", "recurrent")

@@ -5,7 +5,8 @@ from itertools import product
 import pytest
 import torch
 
-from regard.batch import EOS, make_batch
+from regard.batch import make_batch
+from regard.padding import EOS
 from regard.search.hypothesis import make_hypothesis, ranked
 from tests.search.models import (
     FAMILIES,

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 import torch
 
-from regard.batch import EOS
+from regard.padding import EOS
 from tests.search.models import SOURCES, Constant, find, make_model, same
 from tests.search.test_beam import LIMIT, brute_force
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from regard.batch import BOS, EOS, PAD, UNK
 from regard.config import PartSettings
+from regard.padding import BOS, EOS, PAD, UNK
 from regard.search import SEARCH
 from tests.search.models import (
     FAMILIES,

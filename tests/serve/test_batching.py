@@ -13,10 +13,10 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from regard.batch import EOS
 from regard.engine import packable
 from regard.engine.cuda import SlottedTransformer
 from regard.engine.slots import Conveyor, Hall
+from regard.padding import EOS
 from regard.pipeline.translator import Translator
 from regard.serve.batching import Desk, Job
 from regard.serve.middleware import Metrics

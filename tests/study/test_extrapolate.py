@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from regard.batch import EOS
 from regard.build import build_model
 from regard.config import PartSettings
 from regard.model import Seq2Seq
+from regard.padding import EOS
 from regard.position import POSITION
 from regard.study.extrapolate import (
     FOLDS,

@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from regard.batch import BOS, EOS, make_batch
+from regard.batch import make_batch
 from regard.model.norm import LayerNorm, Residual
+from regard.padding import BOS, EOS
 from regard.study.inputs import bundled_pairs, readable
 from regard.study.probe import (
     STRENGTHS,

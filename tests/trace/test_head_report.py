@@ -11,7 +11,8 @@ import pytest
 import torch
 
 import regard
-from regard.batch import BOS, EOS, PAD, make_batch
+from regard.batch import make_batch
+from regard.padding import BOS, EOS, PAD
 from regard.plot.terminal import as_json
 from regard.score import score
 from regard.trace.head_report import (

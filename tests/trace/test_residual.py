@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from regard.batch import BOS, EOS, make_batch
+from regard.batch import make_batch
+from regard.padding import BOS, EOS
 from regard.study.residual_free import without_residuals
 from regard.trace.residual import encoder_stages, record_streams
 from tests.trace.makers import PAIRS, SCHEMES, make_model, one_trace

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from regard.batch import EOS, make_batch
+from regard.batch import make_batch
+from regard.padding import EOS
 from regard.search.hypothesis import ranked
 from regard.trace.replay import Watched
 from regard.trace.run import make_trace

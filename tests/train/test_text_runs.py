@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import regard
-from regard.batch import BOS
 from regard.checkpoint import read_json
 from regard.data.prepare import prepare
+from regard.padding import BOS
 from regard.plot.traces import draw_training
 from regard.train.batching import feed
 from regard.train.distributed import Team

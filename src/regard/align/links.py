@@ -9,8 +9,9 @@ from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
 from regard.align.words import Read, Reading
-from regard.batch import Batch, length_sorted, make_batch
+from regard.batch import Batch, make_batch
 from regard.model import Seq2Seq
+from regard.padding import length_sorted
 from regard.trace.head_ablation import show_weights
 from regard.trace.summary import ATS, Choice
 

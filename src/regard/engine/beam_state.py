@@ -7,9 +7,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.batch import BOS, EOS
 from regard.config import DecodeSettings
 from regard.model.seq2seq import Choices
+from regard.padding import BOS, EOS
 from regard.search.hypothesis import Hypothesis, make_hypothesis, ranked
 
 

@@ -9,13 +9,14 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.batch import EOS, Batch, Source
+from regard.batch import Batch, Source
 from regard.config import DecodeSettings
 from regard.engine.beam_state import best_hypotheses
 from regard.model.norm import LayerNorm, RMSNorm
 from regard.model.seq2seq import Choices, Seq2Seq, State
 from regard.model.transformer import Transformer
 from regard.native import REAL, WHOLE, Choice, Library, Search, Sentences, Sizes, open_library
+from regard.padding import EOS
 from regard.position.contract import Codes
 from regard.position.relative import Rotary
 from regard.search import beam

@@ -14,11 +14,12 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.batch import EOS, Batch, Source
+from regard.batch import Batch, Source
 from regard.model.layers import Output
 from regard.model.norm import LayerNorm
 from regard.model.seq2seq import Choices, Seq2Seq, State, log_probs
 from regard.model.transformer import DecoderLayer, Transformer
+from regard.padding import EOS
 from regard.position.contract import Codes
 
 FEW = 8  # rows up to which our own product is used

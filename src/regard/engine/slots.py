@@ -9,10 +9,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.batch import EOS, Ids, Source, make_source, padded_source
+from regard.batch import Source, make_source, padded_source
 from regard.config import DecodeSettings
 from regard.engine.beam_state import Beams, best_hypotheses, made_hypotheses
 from regard.engine.cuda import SlottedTransformer
+from regard.padding import EOS, Ids
 from regard.search import beam
 from regard.search.hypothesis import Hypothesis, make_prefix, max_lengths
 from regard.search.sampling import check_greedy

@@ -7,7 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from regard.batch import EOS
+from regard.padding import EOS
 
 NOTHING = -1e300  # stands for −∞ among continuations, so that one that was taken can be less
 

@@ -7,8 +7,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.batch import BOS, EOS, PAD, UNK, Batch, Source
+from regard.batch import Batch, Source
 from regard.model.layers import Output
+from regard.padding import BOS, EOS, PAD, UNK
 
 # Measured on two cores: below this size the search in blocks costs more calls than it saves comparisons.
 BLOCKS_FROM = 200_000

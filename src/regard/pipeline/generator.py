@@ -9,13 +9,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 import regard
-from regard.batch import BOS, EOS, make_source
+from regard.batch import make_source
 from regard.checkpoint import Checkpoint
 from regard.config import DecodeSettings, choose
 from regard.data.tokenizer import Tokenizer
 from regard.model import DecoderOnly, Seq2Seq
 from regard.model.decoder_only import DecoderOnlyState
 from regard.model.seq2seq import log_probs
+from regard.padding import BOS, EOS
 from regard.pipeline.translator import Translation, Translator, make_translation
 from regard.search.hypothesis import Hypothesis
 from regard.search.sampling import check_chance, drawn, draws

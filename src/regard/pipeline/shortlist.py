@@ -11,10 +11,10 @@ import torch
 from jaxtyping import Float, Int
 
 from regard.atomic import whole_file
-from regard.batch import EOS
 from regard.checkpoint import write_tensors
 from regard.checkpoint.weights import read_noted
 from regard.data.tokenizer import Tokenizer
+from regard.padding import EOS
 
 Ids = Sequence[int]
 

@@ -9,7 +9,7 @@ from math import fsum
 from typing import Literal, overload
 
 import regard
-from regard.batch import length_sorted, make_source
+from regard.batch import make_source
 from regard.checkpoint import Checkpoint
 from regard.config import DecodeSettings, choose
 from regard.data.tokenizer import Tokenizer
@@ -18,6 +18,7 @@ from regard.engine.cpu import search as native_search
 from regard.engine.cuda import SlottedTransformer
 from regard.engine.slots import search_all
 from regard.model import Seq2Seq
+from regard.padding import length_sorted
 from regard.pipeline.shortlist import Shortlist
 from regard.search import SEARCH
 from regard.search.hypothesis import Hypothesis, normalised

@@ -6,10 +6,11 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 
-from regard.batch import EOS, Source
+from regard.batch import Source
 from regard.config import DecodeSettings
 from regard.model import Seq2Seq
 from regard.model.seq2seq import Choices
+from regard.padding import EOS
 from regard.search.hypothesis import Hypothesis, Paths, first_paths, make_prefix, max_lengths, ranked
 from regard.search.sampling import to_device
 

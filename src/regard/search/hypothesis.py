@@ -8,9 +8,10 @@ from math import fsum
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from regard.batch import BOS, EOS, PAD, Source
+from regard.batch import Source
 from regard.config import DecodeSettings
 from regard.model import Seq2Seq
+from regard.padding import BOS, EOS, PAD
 
 
 @dataclass(frozen=True)

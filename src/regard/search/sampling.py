@@ -8,10 +8,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.batch import EOS, Source
+from regard.batch import Source
 from regard.config import DecodeSettings
 from regard.model import Seq2Seq
 from regard.model.seq2seq import State, log_probs, top
+from regard.padding import EOS
 from regard.search.hypothesis import Hypothesis, Paths, first_paths, make_prefix, max_lengths, ranked
 
 # From what each hypothesis read last, its state, and what it must say now, to what it says, with what probability.

@@ -11,8 +11,9 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.batch import EOS, Batch, Ids, length_sorted, make_batch
+from regard.batch import Batch, make_batch
 from regard.model import Seq2Seq
+from regard.padding import EOS, Ids, length_sorted
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from regard.attention import Gaussian
-from regard.batch import EOS
+from regard.padding import EOS
 from regard.pipeline.translator import Translator
 from regard.position import POSITION
 from regard.serve import schema_api as lessons

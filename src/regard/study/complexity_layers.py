@@ -13,10 +13,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from regard.attention import Attention, ScaledDot
-from regard.batch import BOS, EOS, Batch, Shape, pack
+from regard.batch import Batch, Shape, pack
 from regard.build import build_heads, build_model
 from regard.config import HeadsSettings, Settings, TrainSettings, preset, settings
 from regard.model import Seq2Seq
+from regard.padding import BOS, EOS
 from regard.study.timing import Timing, take_turns
 from regard.train.batching import Group, Packed
 from regard.train.distributed import Team

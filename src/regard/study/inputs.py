@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from regard.batch import Ids
+from regard.padding import Ids
 from regard.pipeline.translator import Translator
 
 TEXT = Path(__file__).with_name("sentences.tsv")

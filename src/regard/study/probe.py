@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from rich.table import Table
 from torch import Tensor
 
-from regard.batch import BOS, EOS, PAD, Ids
 from regard.model.layers import Embedding
+from regard.padding import BOS, EOS, PAD, Ids
 from regard.pipeline.translator import Translator
 from regard.plot.style import COLOURS, Drawing, in_style
 from regard.plot.terminal import QUIET

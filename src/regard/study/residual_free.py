@@ -8,11 +8,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.batch import BOS, EOS, PAD, Batch, Ids, make_batch
+from regard.batch import Batch, make_batch
 from regard.build import build_model
 from regard.config import ModelSettings
 from regard.model import Seq2Seq
 from regard.model.norm import Residual
+from regard.padding import BOS, EOS, PAD, Ids
 from regard.search.scoring import token_costs
 from regard.train.examples import ExampleSettings, learn_examples
 from regard.train.loss import smoothed_cross_entropy

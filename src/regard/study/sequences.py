@@ -10,7 +10,8 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.batch import EOS, Batch, make_batch
+from regard.batch import Batch, make_batch
+from regard.padding import EOS
 
 FIRST_SYMBOL = 4  # ids below are PAD, UNK, BOS and EOS
 

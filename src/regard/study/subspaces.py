@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from rich.table import Table
 from torch import Tensor
 
-from regard.batch import EOS
 from regard.model.layers import Embedding
+from regard.padding import EOS
 from regard.pipeline.translator import Translator
 from regard.plot.style import Drawing, in_style
 from regard.plot.terminal import QUIET

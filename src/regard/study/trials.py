@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
-from regard.batch import PAD
 from regard.build import NORM_FIRST, assemble_heads, build_part, refuse_meaningless
 from regard.config import HeadsSettings, ModelSettings, PartSettings, choose
 from regard.mask import Mask, padding
@@ -20,6 +19,7 @@ from regard.model.layers import Dropout, Embedding, FeedForward, Linear, make_ta
 from regard.model.multihead import check_sizes
 from regard.model.norm import NORM, Residual
 from regard.model.transformer import Encoder, EncoderLayer
+from regard.padding import PAD
 from regard.position import POSITION, Position
 from regard.study.parallel import side_by_side
 from regard.study.task import Examples, Task, Told, tell

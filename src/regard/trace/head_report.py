@@ -10,10 +10,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.batch import EOS, Batch
+from regard.batch import Batch
 from regard.config import choose
 from regard.data.tokenizer import Side, Tokenizer
 from regard.model import Seq2Seq
+from regard.padding import EOS
 from regard.pipeline.translator import Translator
 from regard.search.scoring import pair_batches
 from regard.trace.head_ablation import Bar, Quality, find_places, judge, no_bar, own_copy, show_weights, switched_off

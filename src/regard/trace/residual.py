@@ -9,11 +9,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.batch import Ids, make_source
+from regard.batch import make_source
 from regard.model import MultiHeadAttention, Seq2Seq, Transformer
 from regard.model.multihead import merge_heads, split_heads
 from regard.model.norm import Residual
 from regard.model.quantize import restore_linears
+from regard.padding import Ids
 from regard.position import POSITION, Position
 from regard.search.scoring import pair_batches
 from regard.trace.decompose import share

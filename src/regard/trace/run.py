@@ -12,11 +12,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.batch import BOS, EOS, Source
+from regard.batch import Source
 from regard.config import DecodeSettings
 from regard.data.tokenizer import Tokenizer
 from regard.model import DecoderOnly, Seq2Seq
 from regard.model.seq2seq import Choices
+from regard.padding import BOS, EOS
 from regard.pipeline.generator import Writer, generate
 from regard.pipeline.translator import WINDOW, Translation, Translator, batches, make_translation
 from regard.search.beam import advance, candidates

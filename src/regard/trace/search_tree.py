@@ -7,9 +7,9 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float, Int
 
-from regard.batch import EOS
 from regard.config import DecodeSettings
 from regard.model.seq2seq import Choices
+from regard.padding import EOS
 from regard.search.beam import advance, candidates, ends
 from regard.search.hypothesis import Hypothesis, first_paths, make_hypothesis
 

@@ -12,9 +12,10 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.batch import BOS, EOS, Batch, Shape, pack, unpack
+from regard.batch import Batch, Shape, pack, unpack
 from regard.config import Settings
 from regard.data.store import IdStore, Windows
+from regard.padding import BOS, EOS
 from regard.train.distributed import Team
 
 N_WIDTHS = 16

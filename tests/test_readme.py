@@ -1,6 +1,5 @@
 """The README keeps its word: its code and its commands run, its map shows every room, and it stays short."""
 
-import itertools
 import re
 import shlex
 import sys
@@ -23,12 +22,22 @@ def blocks(language, text=README):
     return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
 
 
-def run(command, monkeypatch, capsys):
+def run(command, monkeypatch, capsys=None):
     """Run one command line as the shell would, and expect it to succeed."""
     monkeypatch.setattr(sys, "argv", shlex.split(command))
     with pytest.raises(SystemExit) as stop:
         main()
-    assert not stop.value.code, capsys.readouterr().err
+    assert not stop.value.code, f"{command}\n{capsys.readouterr().err if capsys else ''}"
+
+
+def run_block(path, block):
+    """Run a block of Python, and leave the table of positions as it was."""
+    before = dict(POSITION)
+    try:
+        exec(compile(block, str(path), "exec"), {})
+    finally:
+        POSITION.clear()
+        POSITION.update(before)
 
 
 def later(block):
@@ -40,12 +49,7 @@ def later(block):
 @pytest.mark.parametrize("block", [later(block) for block in blocks("python")])
 def test_python_blocks_run(block, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    before = dict(POSITION)
-    try:
-        exec(compile(block, "README.md", "exec"), {})
-    finally:
-        POSITION.clear()
-        POSITION.update(before)
+    run_block("README.md", block)
 
 
 COMMANDS = [line.split("#")[0].strip() for block in blocks("sh") for line in block.splitlines()]
@@ -58,19 +62,10 @@ def test_commands_run(command, tmp_path, monkeypatch, capsys):
     run(f"{command} --help" if endless else command, monkeypatch, capsys)
 
 
-TUTORIAL = [line[2:] for block in blocks("console") for line in block.splitlines() if line.startswith("$ regard ")]
-SHORT = " --set train.max_steps=2 --set text.vocab_size=300"
-
-
-def test_the_tutorial_s_commands_run(tmp_path, monkeypatch, capsys):
-    """On a little text of its own and for a few steps: what the commands are, not how good the model is."""
-    monkeypatch.chdir(tmp_path)
-    pairs = [f"{' '.join(word)}\t{' '.join(reversed(word))}" for word in itertools.permutations("abcd")]
-    Path("pairs.tsv").write_text("\n".join(pairs) + "\n", encoding="utf-8")
-    assert [command.split()[1] for command in TUTORIAL] == ["train", "translate", "evaluate", "info"]
-    for command in TUTORIAL:
-        run(command + SHORT * command.startswith("regard train"), monkeypatch, capsys)
-    assert Path("runs/mine/training.png").exists()
+def test_the_tutorial_is_the_guide_s():
+    """The guide's commands are run by tests/test_docs.py."""
+    guide = (ROOT / "docs" / "guide" / "train.md").read_text(encoding="utf-8")
+    assert blocks("console") == blocks("console", guide)[:1]
 
 
 def test_targets_exist():

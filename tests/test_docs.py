@@ -15,7 +15,7 @@ from .test_readme import ROOT, blocks, later, run, run_block
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 NAV = re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
-TO_COME = {DOCS / "architecture.md"}  # until it is there
+TO_COME = {DOCS / "architecture.md", ROOT / "tools" / "typescript.py"}  # until they are there
 # In this order their `console` blocks are one session: later commands use what earlier ones made.
 SESSION = ("train", "translate", "look-inside", "align", "generate", "questions")
 SHORT = {"train": " --set train.max_steps=2 --set text.vocab_size=300", "qa train": " --set train.epochs=1"}
@@ -52,6 +52,13 @@ def test_every_relative_link_leads_somewhere(path):
 @pytest.mark.parametrize("path", PAGES, ids=name)
 def test_pages_speak_of_nothing_that_readers_cannot_look_up(path):
     assert not re.findall(r"\bS[1-9]\.[0-9]\b", text(path))
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_every_file_that_is_named_exists(path):
+    for file in re.findall(r"(?:`|python )((?:[\w.-]+/)+[\w.-]+\.(?:py|toml|ts|md))\b", text(path)):
+        places = {ROOT / file, ROOT / "src" / "regard" / file}
+        assert any(place.exists() for place in places) or places & TO_COME, file
 
 
 def test_every_page_is_in_the_navigation_and_every_entry_is_a_page():

@@ -51,7 +51,7 @@ def test_a_word_is_kept_by_keyboard_and_in_the_address(visit, told):
     page.locator(".asked button").first.focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
-    expect_address(page, "asked=1")
+    expect_address(page, "word=1")
     other = visit.open(page.url)
     expect(other.locator(".asked button[aria-pressed=true]")).to_have_text(told["question"][1]["text"])
 

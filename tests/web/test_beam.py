@@ -19,7 +19,7 @@ def test_the_tree_holds_what_the_search_kept(visit, xian, picture):
     picture(page, "beam")
     page.get_by_label("Draw also what was given up").check()
     expect(page.locator("g.spot")).to_have_count(len(nodes))
-    expect_address(page, "dropped=true")
+    expect_address(page, "pruned=true")
     picture(page, "beam-all")
 
 

@@ -22,7 +22,7 @@ VIEWS = {
     "positions": "view=positions",
     "regression": "view=regression",
     "steps": "view=steps&stage=7",
-    "write": "view=write&prompt=abc+fed&pieces=40",
+    "generate": "view=generate&prompt=abc+fed&maxTokens=40",
     "answers": f"view=answers&{urlencode(ASKED)}",
     "studies": "view=studies",
 }
@@ -114,6 +114,14 @@ def test_a_view_is_shared_by_its_address(visit):
     other = visit.open(page.url)
     expect(other.get_by_role("heading", name="Layer 4, head 2")).to_be_visible()
     expect(other.get_by_role("radio", name="Pieces")).to_be_checked()
+
+
+def test_links_of_earlier_versions_still_open(visit):
+    page = visit("view=write&prompt=abc+fed&pieces=30&chance=1&writeFrom=1")
+    ready(page)
+    expect(page.get_by_role("group", name="Heads").get_by_role("radio", name="Layer 1")).to_be_checked()
+    now = "view=generate&prompt=abc+fed&maxTokens=30&generate.seed=1&generate.heads=1"
+    expect(page).to_have_url(re.compile(re.escape(now) + "$"))
 
 
 def test_the_browsers_back_leads_to_the_view_before(visit):

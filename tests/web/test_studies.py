@@ -35,7 +35,7 @@ def test_columns_sort_either_way_with_what_failed_at_the_end(page):
     expect(page.locator("th[aria-sort=ascending]")).to_have_count(1)
     assert variants(page) == [*best[::-1], "broken"]
     page.get_by_role("button", name="Variant").click()
-    expect_address(page, "sort=variant", "rising=true")
+    expect_address(page, "sort=variant", "ascending=true")
     assert variants(page) == sorted([*MEANS, "broken"])
 
 

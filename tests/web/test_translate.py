@@ -44,7 +44,7 @@ def test_all_heads_are_averaged_where_the_reader_wants_it(visit, xian):
     drawn = [float(each.get_attribute("data-share")) for each in page.locator("g.source").all()]
     assert drawn == pytest.approx(told[0].tolist(), abs=2e-4)
     assert drawn != pytest.approx(shares(xian)[0].tolist(), abs=1e-2)
-    assert choices(page)["from"] == ["all"]
+    assert choices(page)["heads"] == ["all"]
 
 
 def test_words_are_pinned_by_mouse_and_by_keyboard(visit):

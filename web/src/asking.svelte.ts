@@ -10,19 +10,20 @@ const LATER = 120; // milliseconds: a slider that moves asks once
 export function askAsNeeded(session: Session): void {
   const { state } = session;
   const ask = $derived<Ask>({
-    text: state.text,
-    model: state.model || undefined,
-    beam: state.beam,
-    prefix: pieces(state.prefix),
+    text: state.translation.text,
+    model: state.translation.model || undefined,
+    beam: state.translation.beam,
+    prefix: pieces(state.translation.prefix),
   });
   const other = $derived<Ask>({
-    text: state.text2 || state.text,
-    model: state.model2 || state.model || undefined,
-    beam: state.beam,
+    text: state.attention.text2 || state.translation.text,
+    model: state.attention.model2 || state.translation.model || undefined,
+    beam: state.translation.beam,
     prefix: [],
   });
   const needsRun = $derived(
-    ['translate', 'attention', 'beam'].includes(state.view) && (Boolean(state.text) || !session.api.live),
+    ['translate', 'attention', 'beam'].includes(state.page.view) &&
+      (Boolean(state.translation.text) || !session.api.live),
   );
 
   when(
@@ -30,22 +31,22 @@ export function askAsNeeded(session: Session): void {
     (wanted) => session.translate(wanted),
   );
   when(
-    () => session.first && { part: state.part },
+    () => session.first && { part: state.translation.part },
     ({ part }) => session.openPart(part),
   );
   when(
-    () => session.first && { node: state.node },
+    () => session.first && { node: state.translation.node },
     ({ node }) => session.lookAt(node),
   );
   when(
-    () => state.view === 'attention' && state.compare && other,
+    () => state.page.view === 'attention' && state.attention.compare && other,
     (wanted) => session.compare(wanted),
   );
   when(
     () =>
-      state.view === 'attention' &&
-      state.form === 'one' &&
-      session.shown && { kind: state.kind, layer: state.layer, head: state.head },
+      state.page.view === 'attention' &&
+      state.attention.form === 'one' &&
+      session.shown && { kind: state.attention.kind, layer: state.attention.layer, head: state.attention.head },
     (place) => session.openHead(place),
   );
   askLessons(session);
@@ -54,49 +55,52 @@ export function askAsNeeded(session: Session): void {
 function askLessons(session: Session): void {
   const { state } = session;
   later(() => {
-    const { scheme, length, width, base, shift } = state;
+    const { scheme, length, width, base, shift } = state.positions;
     const place = Math.max(0, Math.min(5, length - 1 - shift)); // of the example that is shifted
     return (
-      state.view === 'positions' && (() => session.askPositions({ scheme, length, width, base, steps: shift, place }))
+      state.page.view === 'positions' &&
+      (() => session.askPositions({ scheme, length, width, base, steps: shift, place }))
     );
   });
   later(() => {
-    const { seed, points, noise } = state;
-    return state.view === 'regression' && (() => session.askRegression({ seed, n_train: points, noise, steps: 1 }));
+    const { seed, points, noise } = state.regression;
+    return (
+      state.page.view === 'regression' && (() => session.askRegression({ seed, n_train: points, noise, steps: 1 }))
+    );
   });
   when(
-    () => state.view === 'write' && !session.writers && {},
+    () => state.page.view === 'generate' && !session.writers && {},
     () => session.askWriters(),
   );
   when(
     () => {
-      const { prompt, pieces, temperature, chance, writer } = state;
-      const known = state.view === 'write' && Boolean(session.writers?.writers.length);
-      return known && { prompt, pieces, temperature, seed: chance, writer: writer || undefined };
+      const { prompt, maxTokens, temperature, seed, model } = state.generate;
+      const known = state.page.view === 'generate' && Boolean(session.writers?.writers.length);
+      return known && { prompt, pieces: maxTokens, temperature, seed, writer: model || undefined };
     },
     (prompt) => session.goOn(prompt),
   );
   when(
-    () => state.view === 'answers' && !session.readers && {},
+    () => state.page.view === 'answers' && !session.readers && {},
     () => session.askReaders(),
   );
   when(
     () => {
-      const { question, context, reader } = state;
-      const known = state.view === 'answers' && Boolean(session.readers?.readers.length);
-      return known && Boolean(question && context) && { question, context, reader: reader || undefined };
+      const { question, context, model } = state.answers;
+      const known = state.page.view === 'answers' && Boolean(session.readers?.readers.length);
+      return known && Boolean(question && context) && { question, context, reader: model || undefined };
     },
     (asked) => session.answer(asked),
   );
-  later(() => state.view === 'studies' && (() => session.askStudies()));
+  later(() => state.page.view === 'studies' && (() => session.askStudies()));
   later(() => {
     const wish = {
-      text: state.text,
-      layer: state.walk,
-      head: state.walkHead,
-      ...(state.model && { model: state.model }),
+      text: state.translation.text,
+      layer: state.steps.layer,
+      head: state.steps.head,
+      ...(state.translation.model && { model: state.translation.model }),
     };
-    return state.view === 'steps' && Boolean(state.text) && (() => session.askWalk(wish));
+    return state.page.view === 'steps' && Boolean(state.translation.text) && (() => session.askWalk(wish));
   });
 }
 

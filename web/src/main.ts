@@ -5,18 +5,18 @@ import App from './App.svelte';
 import { type Api, serverApi } from './api';
 import { savedApi } from './saved';
 import { Session } from './session.svelte';
-import { fromAddress } from './state';
+import { type State, fromFragment } from './state';
 import theme from './theme.css?inline';
 import type { Saved } from './trace';
 
 /** Draws the page into an element; gives what takes it away again. */
-function show(target: Element, api: Api, address: string, addressed: boolean): () => void {
+function show(target: Element, api: Api, state: State, usesUrl: boolean): () => void {
   const style = document.createElement('style');
   style.textContent = theme;
   target.append(style);
-  const session = new Session(api, fromAddress(address));
+  const session = new Session(api, state);
   void session.learnModels();
-  const app = mount(App, { target, props: { session, addressed } });
+  const app = mount(App, { target, props: { session, usesUrl } });
   return () => {
     void unmount(app);
     style.remove();
@@ -26,7 +26,7 @@ function show(target: Element, api: Api, address: string, addressed: boolean): (
 /** Starts the web page, or a saved file where the document holds runs. */
 function start(target: Element): () => void {
   const data = document.getElementById('regard-view');
-  if (!data) return show(target, serverApi(), location.hash, true);
+  if (!data) return show(target, serverApi(), fromFragment(location.hash), true);
   return showSaved(
     target,
     JSON.parse(data.textContent ?? '') as Saved,
@@ -35,27 +35,14 @@ function start(target: Element): () => void {
   );
 }
 
-function showSaved(target: Element, saved: Saved, address: string, addressed: boolean): () => void {
+function showSaved(target: Element, saved: Saved, fragment: string, usesUrl: boolean): () => void {
   const [first, second] = saved.views;
-  const state = {
-    ...fromAddress(address),
-    text: first.text,
-    model: first.model,
-    beam: first.search.beam,
-    prefix: '',
-    part: 0,
-    node: -1,
-  };
-  const beside = { compare: Boolean(second) };
-  const { view } = state;
-  const shown = view === 'translate' || view === 'attention' || view === 'beam' ? view : 'attention';
-  const query = new URLSearchParams(
-    Object.entries({ ...state, ...beside, view: shown }).map(([key, value]) => [
-      key,
-      Array.isArray(value) ? value.join('.') : String(value),
-    ]),
-  );
-  return show(target, savedApi(saved), query.toString(), addressed);
+  const state = fromFragment(fragment);
+  if (!['translate', 'attention', 'beam'].includes(state.page.view)) state.page.view = 'attention';
+  const { text, model, search } = first;
+  Object.assign(state.translation, { text, model, beam: search.beam, prefix: '', part: 0, node: -1 });
+  state.attention.compare = Boolean(second);
+  return show(target, savedApi(saved), state, usesUrl);
 }
 
 interface Model {

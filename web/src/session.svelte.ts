@@ -2,7 +2,7 @@
 
 import { type Api, type Ask, type Asked, type HeadPlace, type Prompt, Refused } from './api';
 import { type Seen, see } from './seen';
-import { START, type State } from './state';
+import { type State, initialState } from './state';
 import { NOTHING, type Wrote, added } from './wrote';
 import type {
   Answered,
@@ -37,7 +37,7 @@ class Line {
 
 export class Session {
   readonly api: Api;
-  state: State = $state(structuredClone(START) as State);
+  state: State = $state(initialState());
   models = $state.raw<Models | null>(null);
   first = $state.raw<Seen | null>(null); // the best hypothesis
   shown = $state.raw<Seen | null>(null); // the one that is looked at
@@ -66,7 +66,7 @@ export class Session {
 
   constructor(api: Api, start: State) {
     this.api = api;
-    Object.assign(this.state, start);
+    this.state = start;
   }
 
   async learnModels(): Promise<void> {

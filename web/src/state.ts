@@ -1,4 +1,4 @@
-/** What the reader has chosen: one object, mirrored in the address so that a view can be shared. */
+/** What the reader has selected, view by view, mirrored in the URL so that a view can be shared. */
 
 export const VIEWS = [
   'translate',
@@ -7,212 +7,196 @@ export const VIEWS = [
   'positions',
   'regression',
   'steps',
-  'write',
+  'generate',
   'answers',
   'studies',
 ] as const;
-export const LANGUAGES = ['auto', 'en', 'zh'] as const;
-export const THEMES = ['auto', 'light', 'dark'] as const;
-export const UNITS = ['word', 'piece'] as const;
+export const UNITS = ['word', 'token'] as const;
 export const KINDS = ['encoder', 'decoder', 'cross'] as const;
 export const FORMS = ['lines', 'all', 'one'] as const;
 export const SCALES = ['same', 'own'] as const;
 export const ORDERS = ['interleaved', 'halves'] as const;
 export const JOINS = ['add', 'concat'] as const;
 export const COLUMNS = ['variant', 'bleu', 'perplexity', 'speed', 'parameters', 'part'] as const;
-export const CURVES = ['bleu', 'loss'] as const;
+export const METRICS = ['bleu', 'loss'] as const;
 
-export type ViewName = (typeof VIEWS)[number];
 export type KindName = (typeof KINDS)[number];
 export type Unit = (typeof UNITS)[number];
 export type Form = (typeof FORMS)[number];
 export type Column = (typeof COLUMNS)[number];
 export type ScaleName = (typeof SCALES)[number];
 
-export interface State {
-  view: ViewName;
-  lang: (typeof LANGUAGES)[number];
-  theme: (typeof THEMES)[number];
-  // the sentence, for all views that look at one
-  text: string;
-  model: string; // '': the first that the server has
-  beam: number;
-  prefix: string; // what the translation must begin with
-  part: number; // of a text that was read in several
-  node: number; // the hypothesis that is looked at; -1: the best
-  unit: Unit;
-  from: string; // 'best': heads that align; 'all' heads; or those of one layer
-  pins: number[]; // output words or pieces that stay marked
-  // attention
-  kind: KindName;
-  form: Form;
-  layer: number;
-  head: number;
-  off: number[]; // heads that are switched off in the lines
-  scale: ScaleName; // colours from 0 to 1 in all maps, or up to the largest weight of each
-  compare: boolean;
-  text2: string; // '': the same text
-  model2: string; // '': the same model
-  // beam
-  dropped: boolean; // draw also what the search gave up
-  // positions
-  scheme: string;
-  length: number;
-  width: number;
-  base: number;
-  order: (typeof ORDERS)[number];
-  join: (typeof JOINS)[number];
-  shift: number;
-  // kernel regression
-  seed: number;
-  noise: number;
-  points: number;
-  w: number;
-  // step by step
-  walk: number; // layer
-  walkHead: number;
-  stage: number;
-  // write
-  prompt: string;
-  pieces: number; // to write at most
-  temperature: number; // 0 takes the likeliest piece each time
-  chance: number; // the seed
-  writer: string; // '': the first that the server has
-  piece: number; // the one whose looks are shown; -1: the newest while it is written
-  writeFrom: string; // 'all' heads, those of one layer, or one as layer:head
-  // answers
-  question: string;
-  context: string;
-  reader: string; // '': the first that the server has
-  asked: number; // the word of the question whose looks are shown; -1: none
-  answerFrom: string; // 'all' heads, those of one layer, or one as layer:head
-  // studies
-  study: number; // which of those that the server has
-  sort: Column;
-  rising: boolean;
-  curve: (typeof CURVES)[number];
-  marked: string; // the variant whose curve is drawn beside the baseline's; '': the best
+/** One value of the state: its default, and how it is read from a URL (undefined if invalid) and written to one. */
+interface Field<T> {
+  initial: T;
+  parse: (text: string) => T | undefined;
+  format: (value: T) => string;
 }
 
-export const START: Readonly<State> = {
-  view: 'translate',
-  lang: 'auto',
-  theme: 'auto',
-  text: '介绍一下西安',
-  model: '',
-  beam: 5,
-  prefix: '',
-  part: 0,
-  node: -1,
-  unit: 'word',
-  from: 'best',
-  pins: [],
-  kind: 'cross',
-  form: 'lines',
-  layer: 0,
-  head: 0,
-  off: [],
-  scale: 'same',
-  compare: false,
-  text2: '',
-  model2: '',
-  dropped: false,
-  scheme: 'sinusoidal',
-  length: 64,
-  width: 32,
-  base: 10000,
-  order: 'interleaved',
-  join: 'add',
-  shift: 1,
-  seed: 0,
-  noise: 0.5,
-  points: 50,
-  w: 1,
-  walk: 0,
-  walkHead: 0,
-  stage: 0,
-  prompt: '',
-  pieces: 200,
-  temperature: 0.8,
-  chance: 0,
-  writer: '',
-  piece: -1,
-  writeFrom: 'all',
-  question: '',
-  context: '',
-  reader: '',
-  asked: -1,
-  answerFrom: 'all',
-  study: 0,
-  sort: 'bleu',
-  rising: false,
-  curve: 'bleu',
-  marked: '',
+const string = (initial = ''): Field<string> => ({ initial, parse: (text) => text, format: (value) => value });
+
+const flag = (): Field<boolean> => ({ initial: false, parse: (text) => text === 'true', format: String });
+
+const number = (initial: number, min = -1, max = 1e6): Field<number> => ({
+  initial,
+  parse: (text) => (text !== '' && Number(text) >= min && Number(text) <= max ? Number(text) : undefined),
+  format: String,
+});
+
+const indices = (): Field<number[]> => ({
+  initial: [],
+  parse: (text) =>
+    text
+      .split('.')
+      .filter(Boolean)
+      .map(Number)
+      .filter((n) => Number.isInteger(n) && n >= 0),
+  format: (value) => value.join('.'),
+});
+
+const oneOf = <T extends string>(values: readonly T[], initial: NoInfer<T>): Field<T> => ({
+  initial,
+  parse: (text) => values.find((value) => value === text),
+  format: (value) => value,
+});
+
+const FIELDS = {
+  page: {
+    view: oneOf(VIEWS, 'translate'),
+    lang: oneOf(['auto', 'en', 'zh'], 'auto'),
+    theme: oneOf(['auto', 'light', 'dark'], 'auto'),
+    unit: oneOf(UNITS, 'word'), // attention between words, or between the model's tokens
+    scale: oneOf(SCALES, 'same'), // heatmap colours from 0 to 1, or from 0 to the largest weight of each
+  },
+  // the sentence and its translation, for the views translate, attention, beam and steps
+  translation: {
+    text: string('介绍一下西安'),
+    model: string(), // '': the server's default
+    beam: number(5, 1, 64),
+    prefix: string(), // tokens that the translation must begin with
+    part: number(0), // which segment of a long text
+    node: number(-1), // the selected hypothesis; -1: the best
+    heads: string('best'), // cross-attention heads: 'best' (alignment heads), 'all', or a layer
+    pins: indices(), // pinned output words or tokens
+  },
+  attention: {
+    kind: oneOf(KINDS, 'cross'),
+    form: oneOf(FORMS, 'lines'),
+    layer: number(0),
+    head: number(0),
+    off: indices(), // heads whose lines are hidden
+    compare: flag(),
+    text2: string(), // '': the same text
+    model2: string(), // '': the same model
+  },
+  beam: {
+    pruned: flag(), // also draw pruned hypotheses
+  },
+  positions: {
+    scheme: string('sinusoidal'),
+    length: number(64, 8, 512),
+    width: number(32, 4, 256),
+    base: number(10000, 2, 1e6),
+    order: oneOf(ORDERS, 'interleaved'),
+    join: oneOf(JOINS, 'add'),
+    shift: number(1, 1, 64),
+  },
+  regression: {
+    seed: number(0),
+    noise: number(0.5, 0, 2),
+    points: number(50, 2, 200),
+    w: number(1, 0.05, 50),
+  },
+  steps: {
+    layer: number(0),
+    head: number(0),
+    stage: number(0),
+  },
+  generate: {
+    prompt: string(),
+    maxTokens: number(200, 1, 400),
+    temperature: number(0.8, 0, 2), // 0: greedy
+    seed: number(0),
+    model: string(), // '': the server's default
+    token: number(-1), // whose attention is shown; -1: the newest during generation
+    heads: string('all'), // 'all', a layer, or one head as layer:head
+  },
+  answers: {
+    question: string(),
+    context: string(),
+    model: string(), // '': the server's default
+    word: number(-1), // the question word whose attention is shown; -1: none
+    heads: string('all'), // 'all', a layer, or one head as layer:head
+  },
+  studies: {
+    study: number(0), // index in the server's list
+    sort: oneOf(COLUMNS, 'bleu'),
+    ascending: flag(),
+    curve: oneOf(METRICS, 'bleu'),
+    variant: string(), // plotted against the baseline; '': the best
+  },
 };
 
-const CHOICES: Partial<Record<keyof State, readonly string[]>> = {
-  view: VIEWS,
-  lang: LANGUAGES,
-  theme: THEMES,
-  unit: UNITS,
-  kind: KINDS,
-  form: FORMS,
-  scale: SCALES,
-  order: ORDERS,
-  join: JOINS,
-  sort: COLUMNS,
-  curve: CURVES,
+type Fields = typeof FIELDS;
+type Value<F> = F extends Field<infer T> ? T : never;
+export type State = { [V in keyof Fields]: { [F in keyof Fields[V]]: Value<Fields[V][F]> } };
+
+/** Parameters of earlier versions, so that links made then still open. */
+const OLD_NAMES: Record<string, string> = {
+  from: 'heads',
+  dropped: 'pruned',
+  walk: 'steps.layer',
+  walkHead: 'steps.head',
+  pieces: 'maxTokens',
+  chance: 'generate.seed',
+  writer: 'generate.model',
+  piece: 'token',
+  writeFrom: 'generate.heads',
+  reader: 'answers.model',
+  asked: 'word',
+  answerFrom: 'answers.heads',
+  rising: 'ascending',
+  marked: 'variant',
 };
+const OLD_VALUES: Record<string, string> = { 'view=write': 'generate', 'unit=piece': 'token' };
 
-/** Numbers outside of these are not taken from an address. */
-const RANGES: Partial<Record<keyof State, [least: number, most: number]>> = {
-  beam: [1, 64],
-  length: [8, 512],
-  width: [4, 256],
-  base: [2, 1e6],
-  shift: [1, 64],
-  noise: [0, 2],
-  points: [2, 200],
-  w: [0.05, 50],
-  pieces: [1, 400],
-  temperature: [0, 2],
-};
+type AnyState = Record<string, Record<string, unknown>>;
 
-type Value = string | number | boolean | number[];
+/** URL parameters: the field's name, or view.name where an earlier view has a field of that name. */
+const PARAMETERS = new Map<string, { view: string; name: string; field: Field<unknown> }>();
+for (const [view, fields] of Object.entries(FIELDS))
+  for (const [name, field] of Object.entries(fields))
+    PARAMETERS.set(PARAMETERS.has(name) ? `${view}.${name}` : name, { view, name, field: field as Field<unknown> });
 
-/** Writes what differs from the start, in the form of an address's last part. */
-export function toAddress(state: State): string {
-  const parts = new URLSearchParams();
-  for (const key of Object.keys(START) as (keyof State)[]) {
-    const value = state[key] as Value;
-    if (String(value) !== String(START[key])) parts.set(key, Array.isArray(value) ? value.join('.') : String(value));
+export function initialState(): State {
+  const state: AnyState = {};
+  for (const { view, name, field } of PARAMETERS.values())
+    (state[view] ??= {})[name] = Array.isArray(field.initial) ? [...field.initial] : field.initial;
+  return state as State;
+}
+
+/** Write what differs from the defaults, as the fragment of a URL. */
+export function toFragment(state: State): string {
+  const parameters = new URLSearchParams();
+  for (const [key, { view, name, field }] of PARAMETERS) {
+    const text = field.format((state as AnyState)[view][name]);
+    if (text !== field.format(field.initial)) parameters.set(key, text);
   }
-  return parts.toString();
+  return parameters.toString();
 }
 
-/** Reads it again; what is unknown or makes no sense stays as at the start. */
-export function fromAddress(address: string): State {
-  const state: State = structuredClone(START) as State;
-  for (const [key, text] of new URLSearchParams(address.replace(/^#/, ''))) {
-    if (!(key in START)) continue;
-    const name = key as keyof State;
-    const value = parsed(name, text);
-    if (value !== undefined) Object.assign(state, { [name]: value });
+/** Read a fragment; unknown parameters and invalid values are ignored. */
+export function fromFragment(fragment: string): State {
+  const state = initialState();
+  for (const [key, text] of new URLSearchParams(fragment.replace(/^#/, ''))) {
+    const parameter = PARAMETERS.get(OLD_NAMES[key] ?? key);
+    const value = parameter?.field.parse(OLD_VALUES[`${key}=${text}`] ?? text);
+    if (parameter && value !== undefined) (state as AnyState)[parameter.view][parameter.name] = value;
   }
   return state;
 }
 
-function parsed(name: keyof State, text: string): Value | undefined {
-  const start = START[name] as Value;
-  if (typeof start === 'string') return !CHOICES[name] || CHOICES[name].includes(text) ? text : undefined;
-  if (typeof start === 'boolean') return text === 'true';
-  if (Array.isArray(start))
-    return text
-      .split('.')
-      .filter(Boolean)
-      .map(Number)
-      .filter((n) => Number.isInteger(n) && n >= 0);
-  const value = Number(text);
-  const [least, most] = RANGES[name] ?? [-1, 1e6];
-  return text !== '' && value >= least && value <= most ? value : undefined;
+/** Assign field by field, so that only what changed is recomputed. */
+export function assignState(state: State, next: State): void {
+  for (const view of Object.keys(next) as (keyof State)[]) Object.assign(state[view], next[view]);
 }

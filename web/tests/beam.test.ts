@@ -5,7 +5,7 @@ import { measure, view } from './recorded';
 
 const { tree } = view;
 const draw = (dropped: boolean) =>
-  setBeam({ tree, chosen: tree.best, dropped, label: (piece) => piece, share: percent, size: 14 }, measure);
+  setBeam({ tree, chosen: tree.best, pruned: dropped, label: (piece) => piece, share: percent, size: 14 }, measure);
 const kept = tree.nodes.filter((node) => node.fate !== 'dropped');
 
 describe('the tree', () => {

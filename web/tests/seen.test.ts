@@ -73,7 +73,7 @@ describe('words', () => {
       queries: ['Introducing', "Xi'an", 'E'],
       keys: ['介绍', '一下', '西', '安', 'E'],
     });
-    expect(sideLabels(seen, 'decoder', 'piece', signs).queries[0]).toBe('S');
+    expect(sideLabels(seen, 'decoder', 'token', signs).queries[0]).toBe('S');
     expect(spokenWords(view.target).map((word) => word.text)).toEqual(['Introducing', "Xi'an"]);
   });
 });
@@ -87,7 +87,7 @@ describe('heads', () => {
   });
 
   it('are there unless they are switched off', () => {
-    expect([...headsOn(seen, 'cross', 0, [1, 4], 'piece').keys()]).toEqual([0, 2, 3, 5]);
+    expect([...headsOn(seen, 'cross', 0, [1, 4], 'token').keys()]).toEqual([0, 2, 3, 5]);
     expect(headOf(seen, 'cross', 7, 0, 'word')).toBeNull();
   });
 

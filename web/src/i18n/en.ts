@@ -11,7 +11,7 @@ export const en = {
   'view.positions': 'Positions',
   'view.regression': 'Kernel regression',
   'view.steps': 'Step by step',
-  'view.write': 'Write',
+  'view.generate': 'Write',
   'view.answers': 'Questions',
   'write.title': 'A text, piece by piece',
   'write.lead': 'A decoder reads what is there and draws what may follow, again and again.',
@@ -92,7 +92,7 @@ export const en = {
 
   unit: 'Show',
   'unit.word': 'Words',
-  'unit.piece': 'Pieces',
+  'unit.token': 'Pieces',
 
   'translate.title': 'What each word looked at',
   'translate.lead': 'The model writes the translation word by word, and looks back at the sentence for each of them.',

@@ -13,7 +13,7 @@ export const zh: Record<Key, string> = {
   'view.positions': '位置编码',
   'view.regression': '核回归',
   'view.steps': '逐步计算',
-  'view.write': '写作',
+  'view.generate': '写作',
   'view.answers': '问答',
   'write.title': '一个词元一个词元地写',
   'write.lead': '解码器读已有的文字，抽取可能的下一个，如此往复。',
@@ -93,7 +93,7 @@ export const zh: Record<Key, string> = {
 
   unit: '显示',
   'unit.word': '词',
-  'unit.piece': '子词',
+  'unit.token': '子词',
 
   'translate.title': '每个词看了哪里',
   'translate.lead': '模型逐词写出译文，每写一个词都会回头看原句。',

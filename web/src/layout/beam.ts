@@ -43,7 +43,7 @@ const PAD = 8;
 export interface BeamWish {
   tree: Tree;
   chosen: number; // node
-  dropped: boolean; // draw what was given up too
+  pruned: boolean; // draw pruned nodes too
   label: (piece: string) => string;
   share: (gain: number | null) => string;
   size: number;
@@ -52,7 +52,7 @@ export interface BeamWish {
 const draw = linkHorizontal<unknown, [number, number]>();
 
 export function setBeam(wish: BeamWish, measure: Measure): BeamPicture {
-  const shown = wish.tree.nodes.filter((node) => wish.dropped || node.fate !== 'dropped');
+  const shown = wish.tree.nodes.filter((node) => wish.pruned || node.fate !== 'dropped');
   if (!shown.length) return { spots: [], branches: [], width: 0, height: 0 };
   const [best, chosen] = [new Set(wish.tree.best_path), new Set(pathTo(wish.tree, wish.chosen))];
   const widths = columnWidths(shown, wish, measure);

@@ -28,7 +28,7 @@ export function headOf(seen: Seen, kind: KindName, layer: number, head: number, 
   const heads = seen.kinds[kind];
   if (!heads || heads.entropy[layer]?.[head] === undefined || heads.entropy[layer][head] === null) return null;
   const pieces = headMatrix(heads, layer, head);
-  if (unit === 'piece') return pieces;
+  if (unit === 'token') return pieces;
   const { queries, keys } = sidesOf(seen, kind);
   return merge(pieces, queries.words, keys.words);
 }

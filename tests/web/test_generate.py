@@ -5,7 +5,7 @@ import pytest
 from tests.web.conftest import expect, expect_address, settle
 from tests.web.told import weights
 
-ADDRESS = "view=write&prompt=abc+fed&pieces=30"
+ADDRESS = "view=generate&prompt=abc+fed&maxTokens=30"
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def shown(told: dict) -> list[str]:
 
 
 def test_a_text_is_gone_on_with(visit, told, picture):
-    page = visit("view=write")
+    page = visit("view=generate")
     page.get_by_label("Pieces").fill("30")
     page.get_by_label("Beginning").fill("abc fed")
     page.get_by_role("button", name="Write", exact=True).last.click()
@@ -41,7 +41,7 @@ def test_a_piece_shows_what_it_looked_back_at(visit, told):
 def test_a_head_is_chosen_among_all(visit, told):
     page, whole = visit(ADDRESS), weights(told, "decoder")
     page.get_by_role("button", name="Open layer 1, head 0").click()
-    expect_address(page, "writeFrom=1%3A0")
+    expect_address(page, "generate.heads=1%3A0")
     page.locator(".text span").nth(9).hover()
     drawn = [float(each.get_attribute("data-share")) for each in page.locator(".text span").all()]
     assert drawn[:9] == pytest.approx(whole[1, 0, 9, 1:10].tolist(), abs=2e-4)
@@ -51,7 +51,7 @@ def test_another_chance_writes_another_text(visit):
     page = visit(ADDRESS)
     before = page.locator(".text").text_content()
     page.get_by_role("button", name="Another").click()
-    expect_address(page, "chance=1")
+    expect_address(page, "generate.seed=1")
     settle(page)
     assert page.locator(".text").text_content() != before
 
@@ -59,5 +59,5 @@ def test_another_chance_writes_another_text(visit):
 def test_without_a_writer_the_page_says_how_to_train_one(visit):
     page = visit.context().new_page()
     page.route("**/writers", lambda route: route.fulfill(json={"writers": []}))
-    page.goto(visit.url + "#view=write")
+    page.goto(visit.url + "#view=generate")
     expect(page.get_by_text("--family decoder")).to_be_visible()

@@ -232,6 +232,97 @@ export interface Writers {
   writers: string[];
 }
 
+/** Answer of /translate: strings for one text, lists for a list of texts. */
+export interface Translated {
+  translatedText: string | string[];
+  /** where some were asked for, without the best */
+  alternatives: string[] | string[][] | null;
+  detectedLanguage: Detected | Detected[] | null;
+}
+
+/** The language that a text seems to be in, by its script. */
+export interface Detected {
+  language: string;
+  /** per cent */
+  confidence: number;
+}
+
+/** One language that can be translated from. */
+export interface Language {
+  code: string;
+  name: string;
+  targets: string[];
+}
+
+/** What a model reached. */
+export interface Scores {
+  bleu: number | null;
+  /** test or valid */
+  measured_on: string | null;
+}
+
+/** One model of this server. */
+export interface Model {
+  name: string;
+  src_lang: string;
+  tgt_lang: string;
+  /** transformer or recurrent */
+  family: string;
+  n_encoder_layers: number;
+  n_decoder_layers: number;
+  n_heads: number;
+  d_model: number;
+  d_ff: number;
+  attention: string;
+  position: string;
+  /** of the target side */
+  vocab_size: number;
+  max_len: number;
+  scores: Scores;
+  loaded: boolean;
+}
+
+/** What this server takes. */
+export interface Limits {
+  /** of all texts of a request together */
+  max_chars: number;
+  /** of a text that is looked into */
+  max_trace_chars: number;
+  max_texts: number;
+  max_beam: number;
+  /** bytes */
+  max_body: number;
+}
+
+/** Answer of /models. */
+export interface Models {
+  models: Model[];
+  limits: Limits;
+  version: string;
+}
+
+/** Answer of /health. */
+export interface Health {
+  /** ok */
+  status: string;
+}
+
+/** Answer to what cannot be done. */
+export interface Failure {
+  error: string;
+}
+
+/** One line of /translate/stream: the best hypothesis so far, or, in the last line, the translation. */
+export interface Written {
+  text: string;
+  pieces: string[];
+  /** log-probability by its length */
+  score: number;
+  done: boolean;
+  /** where something went wrong on the way; then this is the last line */
+  error: string | null;
+}
+
 /** One law of a position scheme, measured; null where there is nothing to measure. */
 export interface Law {
   /** unique, bounded, deterministic, even_steps, distance_only, symmetric, circles or shift */
@@ -412,95 +503,4 @@ export interface Study {
 /** The studies that this server was told of. */
 export interface Studies {
   studies: Study[];
-}
-
-/** Answer of /translate: strings for one text, lists for a list of texts. */
-export interface Translated {
-  translatedText: string | string[];
-  /** where some were asked for, without the best */
-  alternatives: string[] | string[][] | null;
-  detectedLanguage: Detected | Detected[] | null;
-}
-
-/** The language that a text seems to be in, by its script. */
-export interface Detected {
-  language: string;
-  /** per cent */
-  confidence: number;
-}
-
-/** One language that can be translated from. */
-export interface Language {
-  code: string;
-  name: string;
-  targets: string[];
-}
-
-/** What a model reached. */
-export interface Scores {
-  bleu: number | null;
-  /** test or valid */
-  measured_on: string | null;
-}
-
-/** One model of this server. */
-export interface Model {
-  name: string;
-  src_lang: string;
-  tgt_lang: string;
-  /** transformer or recurrent */
-  family: string;
-  n_encoder_layers: number;
-  n_decoder_layers: number;
-  n_heads: number;
-  d_model: number;
-  d_ff: number;
-  attention: string;
-  position: string;
-  /** of the target side */
-  vocab_size: number;
-  max_len: number;
-  scores: Scores;
-  loaded: boolean;
-}
-
-/** What this server takes. */
-export interface Limits {
-  /** of all texts of a request together */
-  max_chars: number;
-  /** of a text that is looked into */
-  max_trace_chars: number;
-  max_texts: number;
-  max_beam: number;
-  /** bytes */
-  max_body: number;
-}
-
-/** Answer of /models. */
-export interface Models {
-  models: Model[];
-  limits: Limits;
-  version: string;
-}
-
-/** Answer of /health. */
-export interface Health {
-  /** ok */
-  status: string;
-}
-
-/** Answer to what cannot be done. */
-export interface Failure {
-  error: string;
-}
-
-/** One line of /translate/stream: the best hypothesis so far, or, in the last line, the translation. */
-export interface Written {
-  text: string;
-  pieces: string[];
-  /** log-probability by its length */
-  score: number;
-  done: boolean;
-  /** where something went wrong on the way; then this is the last line */
-  error: string | null;
 }

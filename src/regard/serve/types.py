@@ -6,12 +6,7 @@ from dataclasses import fields, is_dataclass
 from inspect import cleandoc, getsource
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from regard.serve import schema_api as lessons
-from regard.serve import schema_api as messages
-from regard.serve import schema_api as studies
-from regard.serve import schema_trace as answered
-from regard.serve import schema_trace as view
-from regard.serve import schema_trace as wrote
+from regard.serve import schema_api, schema_trace
 
 PLAIN = {str: "string", int: "number", float: "number", bool: "boolean", type(None): "null"}
 HEADING = """// Written by `python -m regard.serve.types > web/src/trace.ts` from the dataclasses in src/regard/serve.
@@ -20,7 +15,7 @@ HEADING = """// Written by `python -m regard.serve.types > web/src/trace.ts` fro
 
 def typescript() -> str:
     """Gives the whole file."""
-    rooms = (view, answered, wrote, lessons, studies, messages)
+    rooms = (schema_trace, schema_api)
     found = [each for room in rooms for each in vars(room).values() if getattr(each, "__module__", "") == room.__name__]
     mine = [each for each in found if isinstance(each, type) and is_dataclass(each)]
     return "\n".join([HEADING, *(_interface(each) for each in mine)])

@@ -65,7 +65,7 @@ def fingerprint(compiler: Path, flags: Sequence[Sequence[str]]) -> str:
 def _attempts(compiler: Path, flags: Sequence[Sequence[str]], target: Path) -> Path:
     said = ""
     for some in flags:
-        command = [str(compiler), *ALWAYS, *some, str(SOURCES / "regard.cpp"), "-o", str(target)]
+        command = [str(compiler), *ALWAYS, *some, str(SOURCES / "bindings.cpp"), "-o", str(target)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
         if done.returncode == 0:
             return target
@@ -91,38 +91,38 @@ SWITCH = "REGARD_NATIVE"  # 0 in the environment leaves PyTorch to do all
 
 
 class Sizes(Structure):
-    """What a model is, in whole numbers; `model.h` has the same."""
+    """What a model is, in whole numbers: `ModelConfig` in model.h."""
 
     _fields_ = [
         (name, c_int64)
         for name in (
-            *("D", "H", "F", "src_words", "tgt_words", "n_encoder", "n_decoder"),
-            *("norm", "norm_first", "activation", "precision", "turned"),
+            *("D", "H", "F", "src_vocab_size", "tgt_vocab_size", "n_encoder_layers", "n_decoder_layers"),
+            *("norm", "norm_first", "activation", "precision", "d_rotary"),
         )
     ]
 
 
 class Sentences(Structure):
-    """Source sentences; `reader.h` has the same."""
+    """Source sentences: `SourceBatch` in encoder.h."""
 
-    _fields_ = [("ids", c_void_p), ("lengths", c_void_p), ("B", c_int64), ("S", c_int64), ("codes", c_void_p)]
+    _fields_ = [("ids", c_void_p), ("lengths", c_void_p), ("B", c_int64), ("S", c_int64), ("positions", c_void_p)]
 
 
 class Choice(Structure):
-    """What is wanted of the next tokens; `likeliest.h` has the same."""
+    """What is wanted of the next tokens: `TopKOptions` in topk.h."""
 
-    _fields_ = [("k", c_int64), ("first", c_int64), ("must", c_void_p)]
+    _fields_ = [("k", c_int64), ("min_token", c_int64), ("forced", c_void_p)]
 
 
 class Search(Structure):
-    """What is wanted of a search, and where its record lies; `search.h` has the same."""
+    """What is wanted of a search, and where its record lies: `BeamSearchArgs` in beam_search.h."""
 
     _fields_ = [
-        *((name, c_int64) for name in ("N", "n_best", "first", "T")),
+        *((name, c_int64) for name in ("N", "n_best", "min_token", "T")),
         ("length_penalty", c_double),
-        *((name, c_void_p) for name in ("limits", "words")),
-        ("n_words", c_int64),
-        *((name, c_void_p) for name in ("codes", *WHOLE, *REAL, "lengths")),
+        *((name, c_void_p) for name in ("max_lengths", "shortlist")),
+        ("n_shortlist", c_int64),
+        *((name, c_void_p) for name in ("positions", *WHOLE, *REAL, "lengths")),
     ]
 
 
@@ -138,70 +138,70 @@ class Library:
         self._functions = functions = CDLL(str(path))
         for name, arguments in SIGNATURES.items():
             getattr(functions, name).argtypes = arguments
-        self.forget_model, self.forget_writer = functions.regard_forget_model, functions.regard_forget_writer
-        self.forget_search = functions.regard_forget_search
+        self.forget_model, self.forget_writer = functions.regard_model_free, functions.regard_decoder_free
+        self.forget_search = functions.regard_beam_search_free
         self.forget_model.restype = self.forget_writer.restype = self.forget_search.restype = None
 
     def bytes_are_quick(self) -> bool:
         """Tells whether this machine multiplies bytes faster than floats."""
-        return bool(self._functions.regard_bytes_are_quick())
+        return bool(self._functions.regard_has_fast_int8())
 
     def model(self, sizes: Sizes, arrays: list[int]) -> int:
         """Packs a model's parameters, and gives the address of the result."""
         made = c_void_p()
-        _check(self._functions.regard_model(byref(sizes), (c_void_p * len(arrays))(*arrays), byref(made)))
+        _check(self._functions.regard_model_new(byref(sizes), (c_void_p * len(arrays))(*arrays), byref(made)))
         return made.value or 0
 
     def start(self, model: int, src: Sentences, n_hypotheses: int, threads: int) -> int:
         """Reads sentences, and gives the address of the writer of their hypotheses."""
         made = c_void_p()
-        _check(self._functions.regard_start(model, byref(src), n_hypotheses, threads, byref(made)))
+        _check(self._functions.regard_decoder_new(model, byref(src), n_hypotheses, threads, byref(made)))
         return made.value or 0
 
     def step(self, writer: int, tokens: int, code: int, threads: int, logits: int) -> None:
         """Writes the logits that follow one token of each hypothesis."""
-        _check(self._functions.regard_step(writer, tokens, code, threads, logits))
+        _check(self._functions.regard_decoder_step(writer, tokens, code, threads, logits))
 
     def likeliest(
         self, writer: int, tokens: int, code: int, choice: Choice, threads: int, gains: int, said: int
     ) -> None:
         """Writes the likeliest tokens that follow, and their log-probabilities."""
-        _check(self._functions.regard_likeliest(writer, tokens, code, byref(choice), threads, gains, said))
+        _check(self._functions.regard_decoder_top_k(writer, tokens, code, byref(choice), threads, gains, said))
 
     def search(self, writer: int, search: Search) -> int:
         """Begins to write all hypotheses to their ends, and gives the address of the search."""
         made = c_void_p()
-        _check(self._functions.regard_search(writer, byref(search), byref(made)))
+        _check(self._functions.regard_beam_search_new(writer, byref(search), byref(made)))
         return made.value or 0
 
     def go_on(self, searching: int, n_steps: int, threads: int) -> bool:
         """Takes some steps; tells whether all sentences are over."""
         over = c_int()
-        _check(self._functions.regard_go_on(searching, n_steps, threads, byref(over)))
+        _check(self._functions.regard_beam_search_advance(searching, n_steps, threads, byref(over)))
         return bool(over.value)
 
     def reorder(self, writer: int, rows: int, n_rows: int) -> None:
         """Lets hypotheses continue others."""
-        _check(self._functions.regard_reorder(writer, rows, n_rows))
+        _check(self._functions.regard_decoder_reorder(writer, rows, n_rows))
 
     def keep(self, writer: int, sentences: int, n_sentences: int) -> None:
         """Goes on with some sentences only."""
-        _check(self._functions.regard_keep(writer, sentences, n_sentences))
+        _check(self._functions.regard_decoder_keep(writer, sentences, n_sentences))
 
 
 SIGNATURES = {
-    "regard_bytes_are_quick": (),
-    "regard_model": (POINTER(Sizes), POINTER(c_void_p), POINTER(c_void_p)),
-    "regard_forget_model": (c_void_p,),
-    "regard_start": (c_void_p, POINTER(Sentences), c_int64, c_int, POINTER(c_void_p)),
-    "regard_forget_writer": (c_void_p,),
-    "regard_step": (c_void_p, c_void_p, c_void_p, c_int, c_void_p),
-    "regard_likeliest": (c_void_p, c_void_p, c_void_p, POINTER(Choice), c_int, c_void_p, c_void_p),
-    "regard_search": (c_void_p, POINTER(Search), POINTER(c_void_p)),
-    "regard_go_on": (c_void_p, c_int64, c_int, POINTER(c_int)),
-    "regard_forget_search": (c_void_p,),
-    "regard_reorder": (c_void_p, c_void_p, c_int64),
-    "regard_keep": (c_void_p, c_void_p, c_int64),
+    "regard_has_fast_int8": (),
+    "regard_model_new": (POINTER(Sizes), POINTER(c_void_p), POINTER(c_void_p)),
+    "regard_model_free": (c_void_p,),
+    "regard_decoder_new": (c_void_p, POINTER(Sentences), c_int64, c_int, POINTER(c_void_p)),
+    "regard_decoder_free": (c_void_p,),
+    "regard_decoder_step": (c_void_p, c_void_p, c_void_p, c_int, c_void_p),
+    "regard_decoder_top_k": (c_void_p, c_void_p, c_void_p, POINTER(Choice), c_int, c_void_p, c_void_p),
+    "regard_beam_search_new": (c_void_p, POINTER(Search), POINTER(c_void_p)),
+    "regard_beam_search_advance": (c_void_p, c_int64, c_int, POINTER(c_int)),
+    "regard_beam_search_free": (c_void_p,),
+    "regard_decoder_reorder": (c_void_p, c_void_p, c_int64),
+    "regard_decoder_keep": (c_void_p, c_void_p, c_int64),
 }
 OUTCOMES = {
     1: (MemoryError, "there is not enough memory for this batch: use a smaller one"),

@@ -1,87 +1,82 @@
-// Attention of one query to keys that may lie anywhere, each with its value behind it.
+// Multi-head attention of one query to keys that may lie anywhere in memory.
 #pragma once
 
-#include <cmath>
-#include <limits>
-
-#include "buffer.h"
-#include "vectors.h"
+#include "simd.h"
 
 namespace regard {
 
-constexpr float NEVER = -std::numeric_limits<float>::infinity();
-
-// Turns scores, filled up to whole vectors by NEVER, into weights that sum to one.
+// softmax(x)_i = exp(x_i - max x) / Σ_j exp(x_j - max x), in place; subtracting the maximum keeps exp from overflowing.
+// Whole vectors are computed, so x has room for n rounded up to LANES; the padding is -∞ and weighs 0.
 inline void softmax(float* x, int n) {
-    Vec peaks = load(x), total{};
-    for (int i = LANES; i < n; i += LANES) peaks = larger(peaks, load(x + i));
-    const float peak = largest(peaks);
+    if (n == 0) return;
+    for (int i = n; i % LANES != 0; i++) x[i] = NEG_INF;
+    Vec peaks = load(x), sums{};
+    for (int i = LANES; i < n; i += LANES) peaks = max(peaks, load(x + i));
+    const float peak = reduce_max(peaks);
     for (int i = 0; i < n; i += LANES) {
         const Vec e = exp(load(x + i) - peak);
-        total += e;
+        sums += e;
         store(x + i, e);
     }
-    const float share = 1.0f / sum(total);
-    for (int i = 0; i < n; i += LANES) store(x + i, load(x + i) * share);
+    const float inverse = 1.0f / reduce_sum(sums);
+    for (int i = 0; i < n; i += LANES) store(x + i, load(x + i) * inverse);
 }
 
-struct Heads {
-    int n, width;
-    float scale;
+struct MultiHead {
+    int n_heads, d_head;
+    float scale;  // of the scores: 1 / √d_head
 
-    // out = softmax(scale * q k) v for each head; keys[t] points at a key, and its value follows. No keys give zeros.
-    void look(const float* q, const float* const* keys, int n_keys, float* out) const {
+    // out = softmax(scale · q kᵀ) v for each head; kv[t] points at a key (D), which its value (D) follows. Without keys
+    // the output is zero.
+    void attend(const float* q, const float* const* kv, int n_keys, float* out) const {
         thread_local Buffer<float> scratch;
-        const int whole = (n_keys + LANES - 1) / LANES * LANES;
-        float* weights = scratch.room(whole + 1);
-        for (int h = 0; h < n; h++) {
-            const int at = h * width;
-            switch (width % LANES ? 0 : width / LANES) {
-                case 1: one_head<1>(q + at, keys, at, n_keys, whole, weights, out + at); break;
-                case 2: one_head<2>(q + at, keys, at, n_keys, whole, weights, out + at); break;
-                case 4: one_head<4>(q + at, keys, at, n_keys, whole, weights, out + at); break;
-                case 8: one_head<8>(q + at, keys, at, n_keys, whole, weights, out + at); break;
-                default: any_head(q + at, keys, at, n_keys, whole, weights, out + at);
+        float* weights = scratch.reserve(n_keys + LANES);
+        for (int h = 0; h < n_heads; h++) {
+            const int at = h * d_head;
+            switch (d_head % LANES ? 0 : d_head / LANES) {
+                case 1: attend_vectors<1>(q + at, kv, at, n_keys, weights, out + at); break;
+                case 2: attend_vectors<2>(q + at, kv, at, n_keys, weights, out + at); break;
+                case 4: attend_vectors<4>(q + at, kv, at, n_keys, weights, out + at); break;
+                case 8: attend_vectors<8>(q + at, kv, at, n_keys, weights, out + at); break;
+                default: attend_any(q + at, kv, at, n_keys, weights, out + at);
             }
         }
     }
 
-    // Turns each pair of features of every head; `by` has the cosine and the sine for each. An odd one stays.
-    void turn(float* x, const float* by) const {
-        for (float* head = x; head < x + n * width; head += width)
-            for (int i = 0; i + 1 < width; i += 2) {
+    // Rotate each pair of features of every head (RoPE); `angles` has the cosine and the sine for each pair. With an
+    // odd d_head the last feature stays.
+    void rotate(float* x, const float* angles) const {
+        for (float* head = x; head < x + n_heads * d_head; head += d_head)
+            for (int i = 0; i + 1 < d_head; i += 2) {
                 const float a = head[i], b = head[i + 1];
-                head[i] = a * by[i] - b * by[i + 1];
-                head[i + 1] = a * by[i + 1] + b * by[i];
+                head[i] = a * angles[i] - b * angles[i + 1];
+                head[i + 1] = a * angles[i + 1] + b * angles[i];
             }
     }
 
   private:
-    // A head of V vectors, which stay in registers.
+    // One head, which begins at feature `at`, of V vectors: its query and its output stay in registers.
     template <int V>
-    void one_head(const float* q, const float* const* keys, int at, int n_keys, int whole, float* weights,
-                  float* out) const {
-        Vec query[V], mixed[V];
-        for (int v = 0; v < V; v++) query[v] = load(q + v * LANES) * scale, mixed[v] = Vec{};
+    void attend_vectors(const float* q, const float* const* kv, int at, int n_keys, float* weights, float* out) const {
+        Vec query[V], output[V];
+        for (int v = 0; v < V; v++) query[v] = load(q + v * LANES) * scale, output[v] = Vec{};
         for (int t = 0; t < n_keys; t++) {
-            Vec products = query[0] * load(keys[t] + at);
-            for (int v = 1; v < V; v++) products += query[v] * load(keys[t] + at + v * LANES);
-            weights[t] = sum(products);
+            Vec products = query[0] * load(kv[t] + at);
+            for (int v = 1; v < V; v++) products += query[v] * load(kv[t] + at + v * LANES);
+            weights[t] = reduce_sum(products);
         }
-        for (int t = n_keys; t < whole; t++) weights[t] = NEVER;
-        if (n_keys) softmax(weights, n_keys);
+        softmax(weights, n_keys);
         for (int t = 0; t < n_keys; t++)
-            for (int v = 0; v < V; v++) mixed[v] += weights[t] * load(keys[t] + n * width + at + v * LANES);
-        for (int v = 0; v < V; v++) store(out + v * LANES, mixed[v]);
+            for (int v = 0; v < V; v++) output[v] += weights[t] * load(kv[t] + n_heads * d_head + at + v * LANES);
+        for (int v = 0; v < V; v++) store(out + v * LANES, output[v]);
     }
 
-    void any_head(const float* q, const float* const* keys, int at, int n_keys, int whole, float* weights,
-                  float* out) const {
-        for (int t = 0; t < n_keys; t++) weights[t] = dot(q, keys[t] + at, width) * scale;
-        for (int t = n_keys; t < whole; t++) weights[t] = NEVER;
-        if (n_keys) softmax(weights, n_keys);
-        for (int i = 0; i < width; i++) out[i] = 0.0f;
-        for (int t = 0; t < n_keys; t++) add_scaled(out, keys[t] + n * width + at, weights[t], width);
+    // One head of any width.
+    void attend_any(const float* q, const float* const* kv, int at, int n_keys, float* weights, float* out) const {
+        for (int t = 0; t < n_keys; t++) weights[t] = dot(q, kv[t] + at, d_head) * scale;
+        softmax(weights, n_keys);
+        for (int i = 0; i < d_head; i++) out[i] = 0.0f;
+        for (int t = 0; t < n_keys; t++) axpy(weights[t], kv[t] + n_heads * d_head + at, out, d_head);
     }
 };
 

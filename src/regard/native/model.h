@@ -1,121 +1,191 @@
-// A Transformer's parameters, packed in the order in which they are handed over.
+// A Transformer's parameters and the parts they belong to: linear maps, norms, activations, layers.
 #pragma once
 
+#include <cmath>
+#include <memory>
+#include <optional>
 #include <vector>
 
-#include "activation.h"
 #include "attention.h"
-#include "linear.h"
-#include "norm.h"
+#include "gemm_f32.h"
+#include "gemm_i8.h"
 
 namespace regard {
 
-// As Python fills it: whole numbers only, in this order.
-struct Sizes {
-    int64_t D, H, F, src_words, tgt_words, n_encoder, n_decoder;
+enum class NormKind : int64_t { layer = 0, rms = 1 };
+enum class Activation : int64_t { relu = 0, gelu = 1, silu = 2 };
+enum class Precision : int64_t { float32 = 0, int8 = 1 };
+
+// Filled in by Python, field by field in this order.
+struct ModelConfig {
+    int64_t D, H, F, src_vocab_size, tgt_vocab_size, n_encoder_layers, n_decoder_layers;
     NormKind norm;
     int64_t norm_first;
     Activation activation;
     Precision precision;
-    int64_t turned;  // features of a head, where positions turn queries and keys; else 0
+    int64_t d_rotary;  // features of a head that positions rotate: d_head with rotary positions, else 0
 
-    // What belongs to a place: D features that are added to its token, then those that its queries and keys turn by.
-    int64_t code() const { return D + turned; }
+    // What is known of a position: D features that are added to its token's embedding, then its d_rotary angles.
+    int64_t position_width() const { return D + d_rotary; }
 };
 
-// Arrays of floats, taken one after another; a missing bias is null.
+inline void activate(float* x, int64_t n, Activation activation) {
+    switch (activation) {
+        case Activation::relu: return transform(x, n, [](Vec a) { return max(a, Vec{}); });
+        case Activation::gelu: return transform(x, n, [](Vec a) { return 0.5f * a * (1.0f + erf(a * 0.70710678f)); });
+        case Activation::silu: return transform(x, n, [](Vec a) { return a / (1.0f + exp(-a)); });
+    }
+}
+
+class Linear {
+  public:
+    Linear(const float* weight, const float* bias, int64_t N, int64_t K, Precision precision) {
+        if (precision == Precision::int8)
+            int8_ = std::make_unique<MatrixI8>(weight, bias, N, K);
+        else
+            float32_ = std::make_unique<MatrixF32>(weight, bias, N, K);
+    }
+
+    // Take some outputs of another map.
+    Linear(const Linear& other, const int64_t* outputs, int64_t N) {
+        if (other.int8_)
+            int8_ = std::make_unique<MatrixI8>(*other.int8_, outputs, N);
+        else
+            float32_ = std::make_unique<MatrixF32>(*other.float32_, outputs, N);
+    }
+
+    // out (R, N) = x (R, K) Wᵀ + b; x in 8 bits goes to `scratch`
+    void forward(const float* x, int64_t R, float* out, QuantizedRows& scratch, int threads) const {
+        if (float32_) return float32_->multiply(x, R, out, threads);
+        scratch.quantize(x, R, int8_->K, threads);
+        int8_->multiply(scratch, R, out, threads);
+    }
+
+  private:
+    std::unique_ptr<MatrixF32> float32_;  // one of the two is set
+    std::unique_ptr<MatrixI8> int8_;
+};
+
+// LayerNorm or RMSNorm over the features of one token.
+class Norm {
+  public:
+    Norm(const float* weight, const float* bias, float eps, int64_t D, NormKind kind)
+        : weight_(weight, weight + D), bias_(D, 0.0f), eps_(eps), kind_(kind) {
+        if (bias) bias_.assign(bias, bias + D);
+    }
+
+    // out = norm(x + update); update may be null, and out may be x
+    void forward(const float* x, const float* update, float* out) const {
+        const int D = weight_.size();
+        for (int i = 0; update && i < D; i++) out[i] = x[i] + update[i];
+        const float* in = update ? out : x;
+        const float mean = kind_ == NormKind::layer ? sum_of(in, D, 0.0f, [](Vec a) { return a; }) / D : 0.0f;
+        const float squares = sum_of(in, D, mean, [mean](Vec a) { return (a - mean) * (a - mean); });
+        const float factor = 1.0f / std::sqrt(squares / D + eps_);
+        for (int i = 0; i < D; i++) out[i] = (in[i] - mean) * factor * weight_[i] + bias_[i];
+    }
+
+  private:
+    std::vector<float> weight_, bias_;
+    float eps_;
+    NormKind kind_;
+};
+
+// Arrays of float32, taken one after another in the order in which Python lists them; a missing bias is null.
 class Parameters {
   public:
-    Parameters(const float* const* next, const Sizes& sizes) : next_(next), sizes_(sizes) {}
+    Parameters(const float* const* arrays, const ModelConfig& config) : next_(arrays), config_(config) {}
 
     const float* take() { return *next_++; }
 
     Linear linear(int64_t N, int64_t K) {
         const float *weight = take(), *bias = take();
-        return Linear(weight, bias, N, K, sizes_.precision);
+        return Linear(weight, bias, N, K, config_.precision);
     }
 
     Norm norm() {
         const float *weight = take(), *bias = take(), *eps = take();
-        return Norm(weight, bias, *eps, sizes_.D, sizes_.norm);
+        return Norm(weight, bias, *eps, config_.D, config_.norm);
+    }
+
+    template <typename Layer>
+    std::vector<Layer> layers(int64_t n) {
+        std::vector<Layer> taken;
+        for (int64_t i = 0; i < n; i++) taken.emplace_back(*this, config_);
+        return taken;
     }
 
   private:
     const float* const* next_;
-    const Sizes& sizes_;
-};
-
-struct FeedForward {
-    FeedForward(Parameters& from, const Sizes& sizes)
-        : inner(from.linear(sizes.F, sizes.D)), outer(from.linear(sizes.D, sizes.F)), norm(from.norm()) {}
-    Linear inner, outer;
-    Norm norm;
+    const ModelConfig& config_;
 };
 
 struct SelfAttention {
-    SelfAttention(Parameters& from, const Sizes& sizes)
-        : qkv(from.linear(3 * sizes.D, sizes.D)), out(from.linear(sizes.D, sizes.D)), norm(from.norm()) {}
+    SelfAttention(Parameters& parameters, const ModelConfig& config)
+        : qkv(parameters.linear(3 * config.D, config.D)),
+          out(parameters.linear(config.D, config.D)),
+          norm(parameters.norm()) {}
     Linear qkv, out;
     Norm norm;
 };
 
 struct CrossAttention {
-    CrossAttention(Parameters& from, const Sizes& sizes)
-        : q(from.linear(sizes.D, sizes.D)),
-          kv(from.linear(2 * sizes.D, sizes.D)),
-          out(from.linear(sizes.D, sizes.D)),
-          norm(from.norm()) {}
+    CrossAttention(Parameters& parameters, const ModelConfig& config)
+        : q(parameters.linear(config.D, config.D)),
+          kv(parameters.linear(2 * config.D, config.D)),
+          out(parameters.linear(config.D, config.D)),
+          norm(parameters.norm()) {}
     Linear q, kv, out;
     Norm norm;
 };
 
+struct FeedForward {
+    FeedForward(Parameters& parameters, const ModelConfig& config)
+        : inner(parameters.linear(config.F, config.D)),
+          outer(parameters.linear(config.D, config.F)),
+          norm(parameters.norm()) {}
+    Linear inner, outer;
+    Norm norm;
+};
+
 struct EncoderLayer {
-    EncoderLayer(Parameters& from, const Sizes& sizes) : own(from, sizes), feed(from, sizes) {}
-    SelfAttention own;
-    FeedForward feed;
+    EncoderLayer(Parameters& parameters, const ModelConfig& config)
+        : self_attention(parameters, config), feed_forward(parameters, config) {}
+    SelfAttention self_attention;
+    FeedForward feed_forward;
 };
 
 struct DecoderLayer {
-    DecoderLayer(Parameters& from, const Sizes& sizes) : own(from, sizes), cross(from, sizes), feed(from, sizes) {}
-    SelfAttention own;
-    CrossAttention cross;
-    FeedForward feed;
+    DecoderLayer(Parameters& parameters, const ModelConfig& config)
+        : self_attention(parameters, config), cross_attention(parameters, config), feed_forward(parameters, config) {}
+    SelfAttention self_attention;
+    CrossAttention cross_attention;
+    FeedForward feed_forward;
 };
 
+// Members are declared in the order in which their parameters are taken.
 struct Model {
-    Model(const Sizes& sizes, const float* const* arrays) : Model(sizes, Parameters(arrays, sizes)) {}
+    Model(const ModelConfig& config, const float* const* arrays) : Model(config, Parameters(arrays, config)) {}
 
-    const Sizes sizes;
-    const Heads heads;
-    const float *src_table, *tgt_table;  // these stay where they are: whoever handed them over keeps them
-    std::vector<EncoderLayer> encoder;
-    std::vector<DecoderLayer> decoder;
-    std::vector<Norm> last_norms;  // the encoder's and the decoder's, or none
+    const ModelConfig config;
+    const MultiHead heads;
+    const float *src_embedding, *tgt_embedding;  // (V, D), not copied: the caller keeps them alive
+    std::vector<EncoderLayer> encoder_layers;
+    std::vector<DecoderLayer> decoder_layers;
+    std::optional<Norm> encoder_norm, decoder_norm;  // after the last layer, where norms come first
     Linear output;
 
   private:
-    Model(const Sizes& sizes, Parameters from)
-        : sizes(sizes),
-          heads{int(sizes.H), int(sizes.D / sizes.H), 1.0f / std::sqrt(float(sizes.D / sizes.H))},
-          src_table(from.take()),
-          tgt_table(from.take()),
-          encoder(some<EncoderLayer>(sizes.n_encoder, from, sizes)),
-          decoder(some<DecoderLayer>(sizes.n_decoder, from, sizes)),
-          last_norms(norms(sizes.norm_first ? 2 : 0, from)),
-          output(from.linear(sizes.tgt_words, sizes.D)) {}
-
-    template <typename Layer>
-    static std::vector<Layer> some(int64_t n, Parameters& from, const Sizes& sizes) {
-        std::vector<Layer> layers;
-        for (int64_t i = 0; i < n; i++) layers.emplace_back(from, sizes);
-        return layers;
-    }
-
-    static std::vector<Norm> norms(int64_t n, Parameters& from) {
-        std::vector<Norm> made;
-        for (int64_t i = 0; i < n; i++) made.push_back(from.norm());
-        return made;
-    }
+    Model(const ModelConfig& config, Parameters parameters)
+        : config(config),
+          heads{int(config.H), int(config.D / config.H), 1.0f / std::sqrt(float(config.D / config.H))},
+          src_embedding(parameters.take()),
+          tgt_embedding(parameters.take()),
+          encoder_layers(parameters.layers<EncoderLayer>(config.n_encoder_layers)),
+          decoder_layers(parameters.layers<DecoderLayer>(config.n_decoder_layers)),
+          encoder_norm(config.norm_first ? std::optional<Norm>(parameters.norm()) : std::nullopt),
+          decoder_norm(config.norm_first ? std::optional<Norm>(parameters.norm()) : std::nullopt),
+          output(parameters.linear(config.tgt_vocab_size, config.D)) {}
 };
 
 }  // namespace regard

@@ -9,7 +9,6 @@ from regard.cli import analyse  # isort: skip
 from regard.cli import serve  # isort: skip
 from regard.cli import models  # isort: skip
 from regard.cli import studies  # isort: skip
-from regard.cli import bench  # isort: skip
 from regard.cli import qa  # isort: skip
 from regard.cli import study_images  # isort: skip
 from regard.cli import study_video  # isort: skip
@@ -26,7 +25,6 @@ from regard.cli.options import app, main
 __all__ = [
     "analyse",
     "app",
-    "bench",
     "generate",
     "main",
     "models",

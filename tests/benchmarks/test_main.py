@@ -1,15 +1,18 @@
 """The command that runs the suites, with suites of its own that take no time."""
 
 import json
+import subprocess
 import sys
-from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from regard.cli import main
-from regard.study import suites
-from regard.study.suites import SUITES, Suite, choose_suites, find_scripts, lacking, told
-from tests.study.test_bench_page import RECORDS
+from benchmarks import __main__ as command
+from benchmarks.suites import SUITES
+from regard.cli import main as regard_main
+from tests.benchmarks.report.test_page import RECORDS
+
+ROOT = Path(__file__).parents[2]
 
 # A suite writes what it is told to, or fails; its own words are passed on.
 GOOD = '''"""Is it good?"""
@@ -30,10 +33,10 @@ sys.exit("the kettle is empty")
 
 @pytest.fixture
 def run(capfd, monkeypatch):
-    """Runs one command in this process and gives what it printed."""
+    """Run one command in this process and return what it printed."""
 
-    def command(*args, code=0):
-        monkeypatch.setattr(sys, "argv", ["regard", "bench", *map(str, args)])
+    def run_command(*args, code=0, main=command.main):
+        monkeypatch.setattr(sys, "argv", ["benchmarks", *map(str, args)])
         with pytest.raises(SystemExit) as stop:
             main()
         printed = capfd.readouterr()
@@ -41,20 +44,19 @@ def run(capfd, monkeypatch):
         assert "Traceback" not in printed.err
         return printed
 
-    return command
+    return run_command
 
 
 @pytest.fixture
 def scripts(tmp_path, monkeypatch):
-    """Makes a folder of suites: two that work, one that fails."""
+    """Make a folder of suites: two that work, one that fails."""
     folder = tmp_path / "benchmarks"
     folder.mkdir()
-    (folder / "measure.py").touch()
     for name in ("trace", "attention"):
         (folder / f"{name}.py").write_text(GOOD.replace("NAME", name))
         (folder / f"{name}.json").write_text(json.dumps(RECORDS[name, "cpu"]))
     (folder / "decode.py").write_text(BAD)
-    monkeypatch.setattr(suites, "HERE", folder)
+    monkeypatch.setattr(command, "SCRIPTS", folder)
     monkeypatch.chdir(tmp_path)
     return folder
 
@@ -91,7 +93,7 @@ def test_json_has_outcomes_and_results_and_nothing_else_on_stdout(run, scripts, 
 
 
 def test_show_runs_nothing_and_needs_no_suites(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(suites, "HERE", tmp_path / "nowhere")
+    monkeypatch.setattr(command, "SCRIPTS", tmp_path / "nowhere")
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "kept"
     folder.mkdir()
@@ -102,7 +104,7 @@ def test_show_runs_nothing_and_needs_no_suites(run, tmp_path, monkeypatch):
     assert "Attention layers, on a CPU: Layers, causal" in printed.out
     assert "left out: growth-cuda.json" in printed.err
     text = (tmp_path / "page.md").read_text(encoding="utf-8")
-    assert "`regard bench --show --doc page.md`" in text
+    assert "`python -m benchmarks --show --doc page.md`" in text
     assert str(tmp_path) not in text
     assert "## Decoding, on a GPU" in text
     only = json.loads(run("train", "--show", "--results", folder, "--json").out)
@@ -110,19 +112,24 @@ def test_show_runs_nothing_and_needs_no_suites(run, tmp_path, monkeypatch):
     assert "there are no results in" in run("write", "--show", "--results", tmp_path).err
 
 
-def test_without_the_suites_it_says_how_to_get_them(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(suites, "HERE", tmp_path / "nowhere")
-    monkeypatch.chdir(tmp_path)
-    for given in ((), ("--results", tmp_path), ("--quick",)):
-        error = run(*given, "--device", "cpu", code=2).err
-        assert "clone the repository" in error
-        assert "pip install -e '.[bench]'" in error
-    assert "clone the repository" in " ".join(run("--list").out.split())
+def test_without_its_scripts_every_suite_is_left_out_with_its_reason(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "SCRIPTS", tmp_path / "nowhere")
+    for given, code in ((), 0), (("--quick",), 0), (("train",), 1):
+        error = run(*given, "--results", tmp_path, "--device", "cpu", code=code).err
+        assert "train left out: train.py is missing from nowhere/" in error
+    assert "train.py is missing from nowhere/" in " ".join(run("--list").out.split())
+
+
+def test_it_runs_from_a_clone_and_is_no_command_of_the_package(run):
+    listing = [sys.executable, "-m", "benchmarks", "--list", "--json"]
+    printed = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert [suite["name"] for suite in json.loads(printed)] == [suite.name for suite in SUITES]
+    assert "No such command 'bench'" in run("bench", code=2, main=regard_main).err
 
 
 def test_what_cannot_run_here_is_left_out_with_its_reason(run, scripts):
     printed = run("--device", "cpu", "--quick", "--results", scripts / "quick", code=1)  # decode fails
-    assert "growth left out: growth.py is not among the suites of this copy" in printed.err
+    assert "growth left out: growth.py is missing from benchmarks/" in printed.err
     assert "attention: done" in printed.err
     run("growth", "--device", "cpu", "--quick", code=1)
     (scripts / "decode.py").write_text(GOOD.replace("NAME", "attention"))
@@ -147,35 +154,3 @@ def test_the_list_says_what_each_asks(run, scripts):
     assert "Is it good?" in shown
     assert "trace cpu" in shown
     assert len(json.loads(run("--list", "--json").out)) == len(SUITES)
-
-
-def test_needs_are_named(tmp_path):
-    suite = Suite("x", "cpu", "x.py")
-    (tmp_path / "x.py").touch()
-    assert lacking(suite, tmp_path) is None
-    assert lacking(replace(suite, script="y.py"), tmp_path) == "y.py is not among the suites of this copy"
-    assert "no_such_thing is not installed" in (lacking(replace(suite, modules=("no_such_thing",)), tmp_path) or "")
-    programs = (("no-such-program", "nor-this"),)
-    assert lacking(replace(suite, programs=programs), tmp_path) == "there is no no-such-program or nor-this here"
-    assert "zz-yy" in (lacking(replace(suite, model="zz-yy"), tmp_path) or "")
-
-
-def test_every_suite_of_this_copy_takes_the_options_that_it_is_given(tmp_path):
-    """As its own parser names them; a suite that is not here yet is nobody's mistake."""
-    scripts = find_scripts([suites.HERE])
-    assert scripts is not None
-    for suite in SUITES:
-        path = scripts / suite.script
-        if path.exists():
-            text = path.read_text(encoding="utf-8")
-            assert told(path)
-            for option in (each for each in suite.arguments(True, tmp_path) if each.startswith("--")):
-                assert f'"{option}"' in text, f"{suite.script} knows no {option}"
-
-
-def test_each_device_has_its_suites():
-    on_gpu = ["attention", "growth", "kernels", "decode", "train", "serve"]
-    assert [suite.name for suite in choose_suites([], "cuda")] == on_gpu
-    assert [suite.script for suite in choose_suites(["decode"], "cuda")] == ["decode_gpu.py"]
-    assert {suite.result for suite in SUITES if suite.device == "cpu"} >= {"view-cpu.json", "write-cpu.json"}
-    assert len({suite.result for suite in SUITES}) == len(SUITES)

@@ -2,17 +2,16 @@
 
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 
-SCRIPTS = Path(__file__).parent.parent / "benchmarks"
+from benchmarks.suites import SCRIPTS
 
 
 @pytest.fixture
 def growth(monkeypatch):
-    """Imports the script as it finds its neighbours itself, and forgets it afterwards."""
+    """Import the script the way it runs, with its folder on the path for its siblings, and forget it afterwards."""
     monkeypatch.syspath_prepend(SCRIPTS)
     before = set(sys.modules)
     import growth

@@ -4,15 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
-from rich.text import Text
 
-from regard.study.bench_page import bench_page, make_chapters, write_bench_page
-from regard.study.bench_section import Bars, Lines
-from regard.study.bench_table import LEAST, MOST, Number, Row, contests, make_table, markdown, short
-from regard.study.suite_results import Result, read_results
-from regard.study.suites import SUITES
+from benchmarks.report import BarPanel, LinePanel
+from benchmarks.report.page import Result, make_chapters, page_text, read_results, write_page
+from benchmarks.suites import SUITES
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
+NO_SCRIPTS = Path("no-scripts")
 SIGN = {"regard": "9.9", "machine": "Toaster", "threads": 3, "commit": "abc"}
 
 
@@ -125,11 +123,11 @@ RECORDS = {
 
 def page_of(*keys):
     results = [Result(*key, RECORDS[key]) for key in keys]
-    return bench_page(make_chapters(results, None), "performance", "regard bench --show")
+    return page_text(make_chapters(results, NO_SCRIPTS), "performance", "python -m benchmarks --show")
 
 
 def section_of(*key):
-    return make_chapters([Result(*key, RECORDS[key])], None)[0].section
+    return make_chapters([Result(*key, RECORDS[key])], NO_SCRIPTS)[0].section
 
 
 def test_layers_stand_beside_peers_with_the_limit_and_the_best_in_bold_whoever_it_is():
@@ -173,7 +171,7 @@ def test_training_has_the_limit_of_the_products():
     assert "| the limit | 2,000 |" in page
     assert "| peer | **1,200 · 60 %** | – | 2.0 | – | – |" in page
     (panel,) = section_of("train", "cpu").panels
-    assert isinstance(panel, Bars)
+    assert isinstance(panel, BarPanel)
     assert panel.limit == 2000
 
 
@@ -183,7 +181,7 @@ def test_growth_has_powers_that_are_fitted_where_the_file_names_none():
     assert "| slow | 9 | – | – | – | – |" in page
     assert "- slow stopped before length 128: about 9 s expected, 1 s are the limit." in page
     times, memory = section_of("growth", "cpu").panels
-    assert isinstance(times, Lines) and isinstance(memory, Lines)
+    assert isinstance(times, LinePanel) and isinstance(memory, LinePanel)
     assert [each.exponent for each in (*times.lines, *memory.lines)] == [pytest.approx(2), None, pytest.approx(1), None]
 
 
@@ -196,7 +194,7 @@ def test_kernels_show_what_did_not_run_and_take_no_harm_from_what_they_do_not_kn
     assert "kernel, t5, forward, ms, on a GPU: dense bias 0.15, ours 0.2, 33.3 % behind" in page
     assert "In 1 of 2 comparisons" in page  # plain attention computes less, and is no rival
     assert "something new" not in page
-    lines = [panel for panel in section_of("kernels", "cuda").panels if isinstance(panel, Lines)]
+    lines = [panel for panel in section_of("kernels", "cuda").panels if isinstance(panel, LinePanel)]
     assert [panel.lines[0].exponent for panel in lines] == [pytest.approx(2), pytest.approx(1)]
 
 
@@ -212,17 +210,17 @@ def test_the_other_suites_have_their_tables():
     assert "Signature: none." in page
 
 
-@pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.result)
+@pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.result_file)
 @pytest.mark.parametrize("record", [{}, {"signature": {}}, {"tables": [{}], "layers": [{}], "rows": [3], "curves": 7}])
 def test_no_file_of_another_form_stops_the_page(suite, record, tmp_path):
-    (chapter,) = make_chapters([Result(suite.name, suite.device, record)], None)
-    write_bench_page([chapter], tmp_path / "page.md", "regard bench")
+    (chapter,) = make_chapters([Result(suite.name, suite.device, record)], NO_SCRIPTS)
+    write_page([chapter], tmp_path / "page.md", "python -m benchmarks")
     assert chapter.title in (tmp_path / "page.md").read_text(encoding="utf-8")
 
 
 def test_pictures_lie_beside_the_page(tmp_path):
     results = [Result(*key, record) for key, record in RECORDS.items()]
-    write_bench_page(make_chapters(results, None), tmp_path / "page.md", "regard bench")
+    write_page(make_chapters(results, NO_SCRIPTS), tmp_path / "page.md", "python -m benchmarks")
     named = {line.partition("(images/")[2][:-1] for line in (tmp_path / "page.md").read_text("utf-8").splitlines()}
     drawn = {path.name for path in (tmp_path / "images").iterdir()}
     assert drawn == named - {""}
@@ -233,7 +231,7 @@ def test_pictures_lie_beside_the_page(tmp_path):
 def test_what_a_script_says_stands_once(tmp_path):
     (tmp_path / "attention.py").write_text('"""How fast?\n\nCeiling: the\nrate.\n"""\n')
     results = [Result("attention", device, RECORDS["attention", "cpu"]) for device in ("cpu", "cuda")]
-    page = bench_page(make_chapters(results, tmp_path), "x", "regard bench")
+    page = page_text(make_chapters(results, tmp_path), "x", "python -m benchmarks")
     assert page.count("*How fast?*\n\nCeiling: the rate.\n\n") == 1
 
 
@@ -247,36 +245,10 @@ def test_broken_files_are_named(tmp_path):
     assert "got list" in broken[1]
 
 
-def test_the_best_is_bold_in_its_group_and_nobody_is_best_alone():
-    rows = [
-        Row("a|b", [Number("3", 3.0), Number("x")], "one"),
-        Row("c", [Number("2", 2.0), Number("7", 7.0)], "one"),
-        Row("d", [Number("1", 1.0), Number("8", 8.0)], "two"),
-    ]
-    table = make_table("t", ("name", "p", "q"), rows, [LEAST, MOST])
-    assert [str(cell.style) for cell in table.columns[1].cells if isinstance(cell, Text)] == ["", "bold", ""]
-    assert "**" not in "".join(markdown(table).splitlines()[4])
-    assert "| a\\|b | 3 | x |" in markdown(table)
-
-
-def test_contests_know_which_end_is_better():
-    rows = [Row("regard", [Number("4", 4.0)]), Row("regard, slow", [Number("9", 9.0)]), Row("peer", [Number("6", 6.0)])]
-    assert [each.ratio for each in contests("x", rows, 0, LEAST)] == [1.5]
-    assert [each.ratio for each in contests("x", rows, 0, MOST)] == [1.5]
-    assert contests("x", rows[:2], 0, LEAST) == []
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(1252.6, "1,253"), (0.04321, "0.0432"), (99.94, "99.9"), (5.0, "5"), (1e6, "1,000,000")]
-)
-def test_numbers_have_three_figures(value, text):
-    assert short(value) == text
-
-
 def test_all_kept_results_are_read_and_have_their_place_on_the_page():
     found, broken = read_results(ROOT / "benchmarks" / "results")
     page = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
     assert not broken
-    for chapter in make_chapters(found, None):
+    for chapter in make_chapters(found, NO_SCRIPTS):
         assert chapter.section.tables, chapter.section.notes
         assert f"File: `{chapter.result.file}`." in page

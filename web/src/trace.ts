@@ -1,4 +1,4 @@
-// Written by `python -m regard.serve.types > web/src/trace.ts` from the dataclasses in src/regard/serve.
+// Written by `python tools/typescript.py > web/src/trace.ts` from the dataclasses in src/regard/serve.
 
 /** A word, and the places of its pieces. */
 export interface Word {

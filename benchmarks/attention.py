@@ -1,8 +1,9 @@
-"""How fast are our attentions, forward and backward, beside their plain definitions and beside the peers?
+"""How fast are our attention layers, forward and backward, compared with their plain definitions and with other
+libraries?
 
 Ceiling: the machine's rate for a large matrix product, measured in the same rounds. A layer of width D over N tokens in
-sequences of T does 8·N·D² operations in its projections and 4·N·T·D in its two products (half of that under a causal
-mask), and twice as many again for the backward pass.
+sequences of length T takes 8·N·D² operations for its projections and 4·N·T·D for its two products (half of that under a
+causal mask), and twice as many again for the backward pass.
 """
 
 import argparse

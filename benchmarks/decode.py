@@ -1,13 +1,13 @@
 """How fast does a model of one shape translate in our decoder and in others?
 
-Ceiling: a step reads every weight of the decoder and of the vocabulary once, and multiplies it with each row. So a
+Ceiling: a step reads every weight of the decoder and of the output layer once and multiplies it with each row. So a
 batch takes at least bytes / bandwidth or operations / rate, whichever is more, once for the encoder and once for each
-step. Both are for float32 and measured in the same rounds: a reading of as many bytes as the step's weights, and a
-large product; int8 may pass it.
+step. Both are for float32 and measured in the same rounds, by reading as many bytes as the step's weights and by a
+large product; int8 may exceed it.
 
-Every system has the same shape and the same batches, and writes the same number of tokens: EOS is kept out until the
-forced length is reached. Ours, Marian and CTranslate2 have the same weights and compute the same function, so that most
-of their tokens must agree. Other systems are left out where they are not installed.
+Every system has the same shape and the same batches and writes the same number of tokens: EOS is suppressed until the
+forced length is reached. Regard, Marian and CTranslate2 have the same weights and compute the same function, so most of
+their tokens must agree. Systems that are not installed are left out.
 """
 
 import argparse

@@ -1,11 +1,11 @@
-"""How fast does a GPU write: ours with a step as one captured graph, beside Hugging Face's Marian?
+"""How fast does a GPU decode: Regard, with each step as one captured graph, compared with Hugging Face's Marian?
 
-Ceiling of one sentence: each token reads every weight of the decoder and of the vocabulary once from memory. Ceiling of
-many: operations at the rate of a large product, and what is remembered is read once. Both rates are measured in the
-same rounds. All write the same number of tokens, EOS kept out; Marian has our weights.
+Ceiling for one sentence: each token reads every weight of the decoder and of the output layer once from memory. Ceiling
+for many: operations at the rate of a large product, and the cache is read once. Both rates are measured in the same
+rounds. All systems write the same number of tokens, with EOS suppressed; Marian has our weights.
 
-With --model and --text, a file of real sentences is translated too: in slots that are filled anew as they become free,
-and batch by batch with the plain model, in float32 and bfloat16; with references beside the sources also the BLEU.
+With `--model` and `--text` a file of real sentences is translated too: in slots that are refilled as they become free,
+and batch by batch with the plain model, in float32 and bfloat16; if the file has references, BLEU is reported as well.
 """
 
 import argparse

@@ -1,17 +1,17 @@
-"""How do time and memory of each attention grow with the length of a text, and with the batch?
+"""How do time and memory of each attention grow with the sequence length and with the batch?
 
-Ceiling: the two products of attention do 4·n²·E operations for each head and text, and twice as many again for the
-backward pass, at the rate of a large product measured in the same run; under a causal mask half of that. What is
-written out in full needs memory as n², what is fused as n.
+Ceiling: the two products of attention take 4·n²·E operations for each head and sequence, and twice as many again for
+the backward pass, at the rate of a large product measured in the same run; under a causal mask half of that. What is
+materialised needs memory as n², what is fused as n.
 
-One call is forward and backward of attention alone, by the layer's own way but without its projections: heads side by
-side, gradients for queries, keys, values and all that learns. Sizes double; each path stops where the next size would
-take more than the given seconds or memory, and says so. On a CPU one thread works, and seconds are those in which the
-core worked for this process, for the limit too; on a GPU a call is a captured graph, since from Python small sizes
-would all take as long as their launches, and replays are queued between two events. Memory is the highest
-point of one call beyond what was there before it. Beside each median the fastest and the slowest repeat are kept.
-Exponents are fitted to the last three sizes; on a CPU tensors of more than 32 MiB are asked from the system anew at
-each call, which makes what is written out in full grow faster than its products do.
+One call is forward and backward of attention alone, as in the layer but without its projections: all heads, with
+gradients for queries, keys, values and all parameters. Sizes double; each path stops, with a note, where the next size
+would take more than the given seconds or memory. On a CPU one thread is used, and seconds are CPU time of the process,
+for the limit too. On a GPU a call is a captured graph, because launched from Python all small sizes would take as long
+as their launches; replays are queued between two events. Memory is the peak of one call beyond what was allocated
+before it. The results file also has the fastest and the slowest repeat. Exponents are fitted to the last three sizes;
+on a CPU tensors of more than 32 MiB are allocated from the system anew at each call, which makes materialised paths
+grow faster than their products do.
 """
 
 import argparse

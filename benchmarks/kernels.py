@@ -1,10 +1,12 @@
-"""How near do our two attention kernels come to what the GPU can do, beside the plain formula and beside the peers?
+"""How close do our two attention kernels come to what the GPU can do, compared with the plain formula and with other
+libraries?
 
 Additive attention computes a tanh for each query, key and hidden unit: its ceiling is the rate of the GPU's tanh, which
-is measured here. A forward pass needs one of each, a backward pass two. Attention with a bias by offset does 4·Q·K·E
-operations forward and 10·Q·K·E backward for each head: its ceiling is the rate of a large matrix product. What it must
-move at least are queries, keys, values, output and their gradients, once each. Keys so far that ALiBi leaves them less
-than 2⁻³² of the largest weight are not looked at; how many those are depends on the data, here drawn from a normal law.
+is measured here. A forward pass needs one for each, a backward pass two. Attention with a bias by offset takes 4·Q·K·E
+operations forward and 10·Q·K·E backward for each head: its ceiling is the rate of a large matrix product. It must at
+least move queries, keys, values, output and their gradients once each. Keys so far away that ALiBi leaves them less
+than 2⁻³² of the largest weight are skipped; how many those are depends on the data, here drawn from a normal
+distribution.
 """
 
 import argparse

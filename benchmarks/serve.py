@@ -1,11 +1,11 @@
-"""What do 64 clients at once get from a server, with their texts translated together and each by itself?
+"""What throughput do 64 concurrent clients get, with their texts batched and one by one?
 
-On a GPU there are two ways together: a text begins as soon as a slot is free, or waits until a batch is over.
+On a GPU there are two ways of batching: a text starts as soon as a slot is free, or waits until a batch is finished.
 
-Ceiling: the same texts handed to the same model in one list, without a server, in one thread; a server has several.
-Clients and server share the machine; each client asks again as soon as it has its answer. Every answer is compared
-with that of the ceiling: none may be lost, late for another or different. Then many requests are sent while the
-server's memory is watched.
+Ceiling: the same texts passed to the same model in one list, without a server, in one thread; a server has several.
+Clients and server share the machine; each client sends its next request as soon as it has its response. Every response
+is compared with that of the ceiling: none may be lost, mixed up or different. Then many requests are sent while the
+server's memory is monitored.
 """
 
 import argparse

@@ -1,8 +1,8 @@
-"""What does it cost to look inside a run, and to keep what was seen?
+"""What does it cost to trace a run, and to save the trace?
 
-Ceilings: a file must be read and written once, so it takes at least its bytes at the disk's rate; all heads of a look
-are H Q K numbers that must be written, whatever they are made of. An untraced run has no part in any of this: traced
-and untraced are timed in turn on the same sentences, and must find the same.
+Ceilings: a file must be read and written once, so it takes at least its bytes at the disk's rate; all heads of an
+attention are H·Q·K numbers that must be written, however they are computed. An untraced run pays for none of this:
+traced and untraced runs are timed in turn on the same sentences and must find the same translations.
 
 The model is the paper's base with random weights, 6 layers × 8 heads × 3 kinds, unless a shape is named.
 """
@@ -75,7 +75,7 @@ def time_files(shape: str, n: int, folder: Path, seconds: float) -> tuple[dict[s
         "open": partial(regard.load_trace, target),
         "open, and one head": lambda: regard.load_trace(target).cross[0].weights(0),
         "one head": partial(trace.cross[0].weights, 0),
-        "all heads of all looks": lambda: [look.weights() for look in trace.looks],
+        "all heads of all layers": lambda: [look.weights() for look in trace.looks],
         "terms of one head": partial(trace.encoder[0].terms, 0),
         "all checks": trace.check,
     }

@@ -1,19 +1,21 @@
-"""How fast does a model of one shape learn in our training step and in others?
+"""How fast does a model of one shape train in our training step and in others?
 
-Ceiling: the machine's rate for a large matrix product, measured in the same rounds. Forward and backward do six
-operations for each weight and token: source tokens meet the encoder and the projections for the decoder, target tokens
-the decoder and the vocabulary; attention's own products come on top, and R-Drop does all of it twice. Padding, dropout,
-norms, the loss, clipping and the optimiser count as nothing, and only real tokens count.
+Ceiling: the machine's rate for a large matrix product, measured in the same rounds. Forward and backward take six
+operations for each weight and token: source tokens pass through the encoder and the decoder's key and value
+projections, target tokens through the decoder and the output layer; attention's own products are added, and R-Drop does
+everything twice. Padding, dropout, norms, the loss, clipping and the optimiser count as nothing, and padding tokens are
+not counted.
 
-One step is forward, backward, clipping and a fused AdamW, over the very same batches for all, with the lengths of real
-sentences. Ours smooths the labels as it does in practice, the others do not. Dropout stands in the same places
-(embeddings, residuals, inside the feed-forward network), but for Joey NMT, which drops attention weights too, and for
-Marian compiled, which spares the embeddings. Batches are made beforehand; ours are copied to the device in the step.
+One step is forward, backward, clipping and a fused AdamW, over the same batches for all systems, with the lengths of
+real sentences. Regard smooths the labels, as it does in practice, the others do not. Dropout is in the same places
+(embeddings, residuals, inside the feed-forward network), except in Joey NMT, which also drops attention weights, and in
+Marian compiled, which does not drop embeddings. Batches are made beforehand; ours are copied to the device within the
+step.
 
-In the manner of a GPU batches have the trainer's fixed shapes, the products are in bfloat16, and others take part
-compiled too. Compiling takes long for each shape, so all rows learn from batches of the commonest shapes alone; what
-ours does over a whole epoch, with all of its shapes, stands beside them. The time to the first step includes whatever
-is compiled for it, which a later table does not need to compile again.
+On a GPU batches have the trainer's fixed shapes, products are in bfloat16, and the other systems also run compiled.
+Compiling takes long for each shape, so all rows use batches of the most common shapes only; ours over a whole epoch,
+with all of its shapes, has a row of its own. The time to the first step includes whatever is compiled for it, which a
+later table does not need to compile again.
 """
 
 import argparse

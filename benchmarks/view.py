@@ -1,12 +1,13 @@
-"""How large is the view of one run as a file, how long is it made, and how soon does a browser draw it?
+"""How large is the view of one run as a file, how long does it take to make, and how soon does a browser draw it?
 
-6 layers × 8 heads, encoder, decoder and cross, of a model with random weights, beside BertViz on the same weights.
+6 layers × 8 heads, encoder, decoder and cross-attention, of a model with random weights, compared with BertViz on the
+same weights.
 
-Ceiling: 144 heads of n × n weights are 13 million at 300 tokens. A byte each and base64 make 17 MB, so a smaller file
-needs numbers that compress; all must be computed, and a browser must read them before it draws.
+Ceiling: 144 heads of n × n weights are 13 million at 300 tokens. One byte each in base64 makes 17 MB, so a smaller file
+needs compression; all weights must be computed, and a browser must read them before it draws.
 
-BertViz's files load their libraries from a CDN and draw nothing without it; here they get them from this machine, by
-npm, and where there is no npm they are not drawn.
+BertViz's files load their libraries from a CDN and draw nothing without it; here they are served from the same machine,
+by npm, and where there is no npm they are not drawn.
 """
 
 import argparse

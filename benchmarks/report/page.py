@@ -24,15 +24,14 @@ SECTIONS: dict[str, tuple[str, Callable[[Record], Section]]] = {
     "write": ("Writing text", write_section),
     "serve": ("The server", serve_section),
     "view": ("The view as one file", view_section),
-    "trace": ("Looking inside a run", trace_section),
+    "trace": ("Traces", trace_section),
 }
 DEVICES = {"cuda": "a GPU", "cpu": "a CPU"}
 INTRODUCTION = (
-    "Every number here is read from the files in `benchmarks/results/`, which the suites of `python -m benchmarks` "
-    "write. What is compared ran in the same run of a suite, in turn, round after round; shown are medians, in "
-    "brackets the middle half of the repeats, and after a dot the share of the machine's limit, which is measured in "
-    "the same run. In bold stands the best of each column, whoever's it is; systems of different precision are judged "
-    "apart."
+    "Every number here comes from the files in `benchmarks/results/`, which the benchmark suites write. What is "
+    "compared ran in the same run of a suite, interleaved round by round. Shown are medians, in brackets the middle "
+    "half of the repeats, and after a dot the share of the machine's limit, which is measured in the same run. The "
+    "best of each column is bold, whoever's it is; systems of different precision are judged separately."
 )
 
 
@@ -151,7 +150,7 @@ def _where_behind(chapters: list[Chapter]) -> Iterator[str]:
     behind = sorted((pair for pair in comparisons if pair[1].ratio < 1), key=lambda pair: pair[1].ratio)
     ahead = f"In {len(comparisons) - len(behind)} of {len(comparisons)} comparisons with the best of the others"
     yield "## Where others are ahead"
-    yield f"{ahead} ours is ahead." + (" In these it is not, the farthest behind first:" if behind else "")
+    yield f"{ahead} Regard is ahead." + (" In these it is not, the farthest behind first:" if behind else "")
     if behind:
         yield "\n".join(_behind_item(chapter, comparison) for chapter, comparison in behind)
 

@@ -41,11 +41,11 @@ def attention_section(record: Record) -> Section:
         last = Row("the limit", [Cell(number_cell(limit).text) for limit in limits])
         tables.append(make_table(title, headers, [*rows, last], [LOWER] * len(lengths)))
         for column, length in enumerate(lengths):
-            comparisons += compare(f"layer, {kind}, texts of {length} tokens, ms", rows, column, LOWER)
+            comparisons += compare(f"layer, {kind}, sequences of {length} tokens, ms", rows, column, LOWER)
         panels.append(_layer_panel(kind, of_kind, lengths, limits))
     if record.get("additive"):
         tables.append(_additive_table(record["additive"]))
-    caption = "Milliseconds of a layer over the length of its texts, the number of tokens staying the same"
+    caption = "Milliseconds of a layer over the sequence length, at a constant number of tokens"
     return Section(tables, panels, caption=caption, comparisons=comparisons)
 
 

@@ -19,9 +19,9 @@ from benchmarks.report.tables import (
 )
 
 MODES = {
-    "slots": "texts of many clients, each as soon as a slot is free",
-    "together": "texts of many clients together",
-    "alone": "each text by itself",
+    "slots": "batched, each text as soon as a slot is free",
+    "together": "batched",
+    "alone": "one by one",
 }
 # header and factor of each number
 VIEWS = {"bytes": ("MB", 1e-6), "make_seconds": ("made in s", 1.0), "draw_seconds": ("first picture after s", 1.0)}
@@ -32,7 +32,7 @@ def serve_section(record: Record) -> Section:
     runs = record.get("compared", [])
     tables = [_serve_table(run) for run in runs]
     panels = [_serve_panel(run) for run in runs]
-    caption = "Texts a second, longer is better; the dashed line is the same texts in one list without a server"
+    caption = "Texts per second, longer is better; the dashed line is the same texts in one list without a server"
     return Section(tables, panels, 2, caption, _memory_note(record))
 
 
@@ -40,9 +40,9 @@ def _serve_table(run: Record) -> Table:
     ceiling = run.get("ceiling")
     rows = [_serve_row(name, run[mode], ceiling) for mode, name in MODES.items() if mode in run]
     rows.append(Row("no server: the limit", [Cell(number_cell(ceiling, ",.1f").text), *[Cell("")] * 7]))
-    headers = ("way", "texts/s", "share", "p50 ms", "p95 ms", "p99 ms", "texts a batch", "lost", "wrong")
+    headers = ("way", "texts/s", "share", "p50 ms", "p95 ms", "p99 ms", "texts per batch", "lost", "wrong")
     better = [HIGHER, None, LOWER, LOWER, LOWER, None, None, None]
-    return make_table(f"Clients at once, {_search(run)}", headers, rows, better)
+    return make_table(f"Concurrent clients, {_search(run)}", headers, rows, better)
 
 
 def _search(run: Record) -> str:
@@ -126,6 +126,6 @@ def trace_section(record: Record) -> Section:
         notes.append(f"*untraced* and *traced* are `{record['model']}` on one sentence, {record.get('sentence', '')}")
     for family, n_bytes in record.get("peak_bytes", {}).items():
         if n_bytes is not None:
-            mib = f"{n_bytes / 2**20:,.0f} MiB at the peak"
-            notes.append(f"To see everything of {record.get('long')} tokens, {family}: {mib}.")
+            what = f"Peak memory for all weights of {record.get('long')} tokens, {family}"
+            notes.append(f"{what}: {n_bytes / 2**20:,.0f} MiB.")
     return Section([table], notes=notes)

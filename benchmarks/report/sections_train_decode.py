@@ -38,7 +38,7 @@ def decode_section(record: Record) -> Section:
         columns = list(group)
         n_columns = max(n_columns, min(MAX_COLUMNS, len(columns)))
         where = f"{shape} shape" + (f", {count(threads, 'thread')}" if threads else "")
-        headers = [f"{_batch_and_beam(run)}, {'ms a sentence' if _is_single(run) else 'tokens/s'}" for run in columns]
+        headers = [f"{_batch_and_beam(run)}, {'ms per sentence' if _is_single(run) else 'tokens/s'}" for run in columns]
         better = [LOWER if _is_single(run) else HIGHER for run in columns]
         names = list(dict.fromkeys(row["system"] for run in columns for row in run["rows"]))
         rows = [Row(name, [_decode_cell(run, name) for run in columns], _precision(name)) for name in names]
@@ -109,8 +109,8 @@ def _above_limit_note(runs: list[Record]) -> list[str]:
     if max(shares, default=0.0) <= 1:
         return []
     return [
-        "A share above 100 % is one of a system that reads fewer bytes than the weights have in the limit's precision, "
-        "or reads them faster than the plain sum by which the limit was measured."
+        "A share above 100 % means that a system reads fewer bytes than the weights have in the limit's precision, or "
+        "reads them faster than the plain sum with which the limit was measured."
     ]
 
 
@@ -132,7 +132,7 @@ def train_section(record: Record) -> Section:
     comparisons: list[Comparison] = []
     panels, notes = [], []
     speed = "tokens/s (middle half) · share of the limit"
-    headers = ("system", speed, "ms a step", "peak GiB", "first step, s", "ready, s")
+    headers = ("system", speed, "ms per step", "peak GiB", "first step, s", "ready, s")
     for run in record.get("tables", []):
         about, limit = _describe_run(run), _train_limit(run)
         rows = [_train_row(row) for row in run["rows"]]
@@ -140,11 +140,14 @@ def train_section(record: Record) -> Section:
         if epoch := run.get("epoch"):
             shown.append(_train_row({**epoch, "system": f"regard, an epoch of {epoch.get('n_shapes')} shapes"}))
         shown.append(Row("the limit", [Cell(number_cell(limit, ",.0f").text), *[Cell("")] * 4]))
-        tables.append(make_table(f"{about}: real target tokens", headers, shown, [HIGHER, *[LOWER] * 4]))
+        tables.append(make_table(f"{about}: target tokens without padding", headers, shown, [HIGHER, *[LOWER] * 4]))
         comparisons += compare(f"training, {about}, tokens/s", rows, 0, HIGHER)
         panels.append(BarPanel(f"{about}:\ntarget tokens/s", _train_bars(run), limit))
         notes += run.get("notes", [])
-    caption = "Real target tokens a second of each system, longer is better; the dashed line is the machine's limit"
+    caption = (
+        "Target tokens per second of each system without padding, longer is better; the dashed line is the machine's "
+        "limit"
+    )
     return Section(tables, panels, 2, caption, notes, comparisons)
 
 

@@ -1,19 +1,15 @@
 """A study's JSON fills the tables of its page and leaves the prose alone."""
 
-import importlib.util
 import json
 import re
 from pathlib import Path
 
 import pytest
 
+from tools import refresh_docs as tool
+
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "studies").glob("*.md"))
-
-spec = importlib.util.spec_from_file_location("refresh_docs", ROOT / "tools" / "refresh_docs.py")
-assert spec is not None and spec.loader is not None
-tool = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(tool)
 
 PAGE = """# Is position lost?
 <!-- study: position-probe -->

@@ -1,8 +1,8 @@
-"""Files and folders: there whole or not at all, and nothing of others is touched."""
+"""Files and folders: written completely or not at all, and nothing of others is touched."""
 
 import pytest
 
-from regard.atomic import made_folder, set_aside, standing, whole_file, whole_folder
+from regard.atomic import atomic_file, atomic_folder, backup_path, ensure_folder, latest
 
 
 def names(folder):
@@ -12,7 +12,7 @@ def names(folder):
 def test_a_file_takes_its_place_in_the_end(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("old")
-    with whole_file(path) as draft:
+    with atomic_file(path) as draft:
         draft.write_text("new")
         assert path.read_text() == "old"
     assert path.read_text() == "new"
@@ -22,7 +22,7 @@ def test_a_file_takes_its_place_in_the_end(tmp_path):
 def test_a_file_that_fails_leaves_the_old(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("old")
-    with pytest.raises(KeyboardInterrupt), whole_file(path) as draft:
+    with pytest.raises(KeyboardInterrupt), atomic_file(path) as draft:
         draft.write_text("half")
         raise KeyboardInterrupt
     assert path.read_text() == "old"
@@ -32,22 +32,22 @@ def test_a_file_that_fails_leaves_the_old(tmp_path):
 def test_a_folder_takes_its_place_in_the_end(tmp_path):
     path = tmp_path / "deep" / "data"
     for text in ("old", "new"):
-        with whole_folder(path) as draft:
+        with atomic_folder(path) as draft:
             (draft / text).write_text(text)
     assert names(tmp_path) == ["deep", "deep/data", "deep/data/new"]
 
 
 def test_a_folder_that_fails_leaves_nothing(tmp_path):
-    with pytest.raises(KeyboardInterrupt), whole_folder(tmp_path / "runs" / "mine" / "data") as draft:
+    with pytest.raises(KeyboardInterrupt), atomic_folder(tmp_path / "runs" / "mine" / "data") as draft:
         (draft / "half").write_text("half")
         raise KeyboardInterrupt
     assert names(tmp_path) == []
 
 
 def test_a_folder_that_fails_leaves_the_old(tmp_path):
-    with whole_folder(tmp_path / "data") as draft:
+    with atomic_folder(tmp_path / "data") as draft:
         (draft / "old").touch()
-    with pytest.raises(OSError, match="disk full"), whole_folder(tmp_path / "data") as draft:
+    with pytest.raises(OSError, match="disk full"), atomic_folder(tmp_path / "data") as draft:
         raise OSError("disk full")
     assert names(tmp_path) == ["data", "data/old"]
 
@@ -55,22 +55,22 @@ def test_a_folder_that_fails_leaves_the_old(tmp_path):
 def test_what_a_killed_run_left_is_taken_away(tmp_path):
     (tmp_path / "data.partial").mkdir()
     (tmp_path / "data.partial" / "half").touch()
-    with whole_folder(tmp_path / "data") as draft:
+    with atomic_folder(tmp_path / "data") as draft:
         assert names(draft) == []
     assert names(tmp_path) == ["data"]
 
 
 def test_an_old_folder_is_found_where_the_new_one_never_got_its_name(tmp_path):
     path = tmp_path / "data"
-    assert standing(path) == path
-    set_aside(path).mkdir()
-    assert standing(path) == set_aside(path)
+    assert latest(path) == path
+    backup_path(path).mkdir()
+    assert latest(path) == backup_path(path)
     path.mkdir()
-    assert standing(path) == path
+    assert latest(path) == path
 
 
 def test_a_folder_with_things_of_others_stays(tmp_path):
-    with pytest.raises(OSError, match="no"), made_folder(tmp_path / "a" / "b"):
+    with pytest.raises(OSError, match="no"), ensure_folder(tmp_path / "a" / "b"):
         (tmp_path / "a" / "theirs").touch()
         raise OSError("no")
     assert names(tmp_path) == ["a", "a/theirs"]

@@ -12,7 +12,7 @@ from benchmarks.report.sections_serve_view import serve_section, trace_section, 
 from benchmarks.report.sections_train_decode import decode_section, train_section, write_section
 from benchmarks.report.tables import Comparison, markdown
 from benchmarks.suites import SUITES, docstring_paragraphs
-from regard.atomic import whole_file
+from regard.atomic import atomic_file
 
 # In the order of the page.
 SECTIONS: dict[str, tuple[str, Callable[[Record], Section]]] = {
@@ -126,7 +126,7 @@ def write_page(chapters: list[Chapter], path: Path, command: str) -> None:
         if chapter.section.panels:
             images.mkdir(exist_ok=True)
             save_figure(draw_section(chapter.section), images / figure_name(chapter, path.stem))
-    with whole_file(path) as draft:
+    with atomic_file(path) as draft:
         draft.write_text(page_text(chapters, path.stem, command), encoding="utf-8")
 
 

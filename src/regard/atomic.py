@@ -1,4 +1,4 @@
-"""Files and folders that are there whole or not at all."""
+"""Write a file or a folder completely or not at all."""
 
 import os
 import shutil
@@ -8,8 +8,8 @@ from pathlib import Path
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """Gives a path to write to; what is there in the end takes the place of `path`, unless something went wrong."""
+def atomic_file(path: Path) -> Iterator[Path]:
+    """Yield a path to write to, and move it to `path` at the end unless an exception is raised."""
     draft = path.with_name(path.name + ".partial")
     try:
         yield draft
@@ -19,44 +19,44 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def whole_folder(path: Path) -> Iterator[Path]:
-    """Gives an empty folder to fill; in the end it takes the place of `path`, unless something went wrong.
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """Yield an empty folder to fill, and move it to `path` at the end unless an exception is raised.
 
-    An old folder is moved aside, not deleted, before the new one takes its name: a process that is killed in between
-    leaves it there, and `standing` finds it.
+    An old folder is renamed, not deleted, before the new one takes its name: if the process is killed in between,
+    `latest` still finds it.
     """
-    draft, aside = path.with_name(path.name + ".partial"), set_aside(path)
-    shutil.rmtree(draft, ignore_errors=True)  # of a run that was killed
-    with made_folder(path.parent):
+    draft, backup = path.with_name(path.name + ".partial"), backup_path(path)
+    shutil.rmtree(draft, ignore_errors=True)  # left by a process that was killed
+    with ensure_folder(path.parent):
         try:
             draft.mkdir()
             yield draft
-            flush(draft)
+            sync_files(draft)
             if path.exists():
-                shutil.rmtree(aside, ignore_errors=True)
-                os.replace(path, aside)
+                shutil.rmtree(backup, ignore_errors=True)
+                os.replace(path, backup)
             os.replace(draft, path)
-            shutil.rmtree(aside, ignore_errors=True)
+            shutil.rmtree(backup, ignore_errors=True)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
 
 
-def set_aside(path: Path) -> Path:
-    """Names the place of an old folder while a new one takes its name."""
+def backup_path(path: Path) -> Path:
+    """Return where an old folder is kept while a new one takes its name."""
     return path.with_name(path.name + ".old")
 
 
-def standing(path: Path) -> Path:
-    """Gives a folder that `whole_folder` wrote, or the old one where a process was killed before the new had its name.
+def latest(path: Path) -> Path:
+    """Return a folder written by `atomic_folder`, or its backup if the process was killed before the last rename.
 
-    Nothing is moved: a reader may have no right to, and the writer may be about to.
+    Nothing is moved: a reader may lack the permission, and a writer may be about to do it.
     """
-    aside = set_aside(path)
-    return aside if not path.exists() and aside.exists() else path
+    backup = backup_path(path)
+    return backup if not path.exists() and backup.exists() else path
 
 
-def flush(folder: Path) -> None:
-    """Waits until the files in a folder are on the disk, so that no name is there before its contents."""
+def sync_files(folder: Path) -> None:
+    """Wait until the files of a folder are on the disk, so that no name appears before its contents."""
     for path in folder.rglob("*"):
         if path.is_file():
             with path.open("rb") as file:
@@ -64,14 +64,14 @@ def flush(folder: Path) -> None:
 
 
 @contextmanager
-def made_folder(folder: Path) -> Iterator[None]:
-    """Makes a folder and those above it; if something goes wrong inside, those that were not there vanish again."""
-    made = [each for each in (folder, *folder.parents) if not each.exists()]
+def ensure_folder(folder: Path) -> Iterator[None]:
+    """Create a folder and its parents; if an exception is raised inside, remove those that were created."""
+    created = [each for each in (folder, *folder.parents) if not each.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     try:
         yield
     except BaseException:
-        for each in made:
-            with suppress(OSError):  # there is something in it that is not ours
+        for each in created:
+            with suppress(OSError):  # someone else has put something there
                 each.rmdir()
         raise

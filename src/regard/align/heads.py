@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard.align.links import Gold, agree, agree_with_gold, to_source, to_target
 from regard.align.words import Read, Reading
-from regard.atomic import whole_file
+from regard.atomic import atomic_file
 from regard.checkpoint import ALIGNMENT, model_folder, read_json, write_json
 from regard.model import Seq2Seq
 from regard.search.scoring import pair_batches, token_costs
@@ -96,7 +96,7 @@ def keep_heads(folder: Path, chosen: Chosen, on: str) -> Path:
     """Writes a choice into a model's folder."""
     path = model_folder(folder) / ALIGNMENT
     kept = Kept(chosen.heads, chosen.by, chosen.value(chosen.heads), chosen.n_pairs, on)
-    with whole_file(path) as draft:
+    with atomic_file(path) as draft:
         write_json(draft, asdict(kept))
     return path
 

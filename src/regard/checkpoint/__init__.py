@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import regard
-from regard.atomic import standing, whole_folder
+from regard.atomic import atomic_folder, latest
 from regard.build import build_model
 from regard.checkpoint.weights import (
     CONFIG,
@@ -47,7 +47,7 @@ class Checkpoint:
 
 def save_model(folder: Path, checkpoint: Checkpoint, scores: Mapping[str, Any], form: Form = Form()) -> None:
     """Writes one folder that works on another machine; a model that was there is replaced once this one is complete."""
-    with whole_folder(folder) as part:
+    with atomic_folder(folder) as part:
         _write(part, checkpoint, scores, form)
 
 
@@ -58,7 +58,7 @@ def copy_model(folder: Path, out: Path, form: Form) -> None:
     """
     folder = model_folder(folder)
     checkpoint = load_model(folder)
-    with whole_folder(out) as part:
+    with atomic_folder(out) as part:
         _write(part, replace(checkpoint, settings=_portable(checkpoint.settings)), {}, form)
         for name in (SCORES, CARD, ALIGNMENT):
             if (folder / name).exists():
@@ -102,8 +102,8 @@ def _load(folder: Path) -> tuple[Checkpoint, dict[str, Any]]:
 
 def model_folder(folder: Path) -> Path:
     """Gives the model inside a run's folder, or the folder itself."""
-    inside = standing(folder / "model")
-    found = inside if (inside / CONFIG).exists() else standing(folder)
+    inside = latest(folder / "model")
+    found = inside if (inside / CONFIG).exists() else latest(folder)
     if not found.is_dir():
         raise ValueError(f"{folder}: there is no such model folder")
     return found

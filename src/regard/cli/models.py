@@ -82,7 +82,7 @@ def _keep_scores(out: Path, test: list[str], reverse: bool) -> None:
     """Scores a model as it lies on disk, and writes the result beside it."""
     from dataclasses import asdict
 
-    from regard.atomic import whole_file
+    from regard.atomic import atomic_file
     from regard.checkpoint import SCORES, read_json, write_json
     from regard.cli.translate import scored
     from regard.pipeline import load
@@ -90,5 +90,5 @@ def _keep_scores(out: Path, test: list[str], reverse: bool) -> None:
     translator = load(out)
     result: dict[str, Any] = asdict(scored(translator, test, reverse, translator.settings))
     names = ", ".join(f"{Path(each).parent.name}/{Path(each).name}" for each in test)
-    with whole_file(out / SCORES) as draft:
+    with atomic_file(out / SCORES) as draft:
         write_json(draft, {**read_json(out / SCORES), "test": {**result, "on": names}})

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
-from regard.atomic import made_folder, whole_file
+from regard.atomic import atomic_file, ensure_folder
 from regard.config import DataSettings
 
 COMPRESSED = (".gz", ".xz", ".zst")
@@ -155,7 +155,7 @@ def kept_stdin(data: DataSettings, folder: Path) -> Iterator[DataSettings]:
         yield data
         return
     copy = folder / COPY
-    with made_folder(folder):
+    with ensure_folder(folder):
         new = not copy.exists()
         try:
             if new:
@@ -168,7 +168,7 @@ def kept_stdin(data: DataSettings, folder: Path) -> Iterator[DataSettings]:
 
 
 def _keep(copy: Path) -> None:
-    with open_bytes("-") as stream, whole_file(copy) as draft, draft.open("wb") as file:
+    with open_bytes("-") as stream, atomic_file(copy) as draft, draft.open("wb") as file:
         shutil.copyfileobj(stream, file)
 
 

@@ -9,7 +9,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from regard.atomic import whole_folder
+from regard.atomic import atomic_folder
 from regard.config import DataSettings, TextSettings, choose
 from regard.data.cleaning import (
     N_EXAMPLES,
@@ -247,7 +247,7 @@ def _make(target: Path, job: Job, tokenizer: Tokenizer | None, mark: str) -> Non
         tokenizer = train_tokenizer(((pair.src, pair.tgt) for pair in kept), job.text, job.say, job.seed)
     often = f", each in {1 + job.text.variants} segmentations" if job.text.sampling else ""
     job.say(f"encoding {ledger.count(Verdict.TRAIN):,} pairs{often}")
-    with whole_folder(target) as draft:
+    with atomic_folder(target) as draft:
         report = _write(draft, job, ledger, tokenizer, (valid, test))
         write_report(report, draft / REPORT)
         tokenizer.save(draft)
@@ -255,7 +255,7 @@ def _make(target: Path, job: Job, tokenizer: Tokenizer | None, mark: str) -> Non
 
 
 def _make_text(target: Path, job: TextJob, tokenizer: Tokenizer | None, mark: str) -> None:
-    with whole_folder(target) as draft:
+    with atomic_folder(target) as draft:
         learned, report = write_text(draft, job, tokenizer)
         write_report(report, draft / REPORT)
         learned.save(draft)

@@ -11,7 +11,7 @@ from typing import BinaryIO, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.atomic import whole_folder
+from regard.atomic import atomic_folder
 from regard.data.subword_sampling import Cuts, Ints
 
 TIMES, CUTS = 1, 2  # what is drawn; a trainer's own draws begin with its seed and its epoch
@@ -228,7 +228,7 @@ def write_store(
     folder: Path, vocab_size: int, n_variants: int = 0, weights: Sequence[float] = (1.0,)
 ) -> Iterator[StoreWriter]:
     """Gives a writer; the store is there when the block ends well, and not at all otherwise."""
-    with whole_folder(folder) as draft, ExitStack() as files:
+    with atomic_folder(folder) as draft, ExitStack() as files:
         writer = StoreWriter(draft, vocab_size, n_variants, weights, files)
         yield writer
         writer.finish()

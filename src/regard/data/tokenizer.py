@@ -14,7 +14,7 @@ import numpy as np
 import sentencepiece
 from numpy.typing import NDArray
 
-from regard.atomic import whole_file
+from regard.atomic import atomic_file
 from regard.data.normalise import normalise
 
 VARINT, FIXED_64, BYTES, FIXED_32 = 0, 1, 2, 5  # wire types of protocol buffers
@@ -293,7 +293,7 @@ class Tokenizer:
         """Writes one file for a joint vocabulary, or two."""
         names = (JOINT,) if self.joint else SEPARATE
         for name, model in zip(names, self.models, strict=True):
-            with whole_file(folder / name) as draft:
+            with atomic_file(folder / name) as draft:
                 draft.write_bytes(model)
         for name in {JOINT, *SEPARATE} - set(names):
             (folder / name).unlink(missing_ok=True)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from jaxtyping import Float, Int
 
-from regard.atomic import whole_file
+from regard.atomic import atomic_file
 from regard.checkpoint import write_tensors
 from regard.checkpoint.weights import read_noted
 from regard.data.tokenizer import Tokenizer
@@ -88,7 +88,7 @@ class Shortlist:
     def save(self, path: Path) -> None:
         """Writes a file, whole or not at all."""
         tensors = {ALWAYS: torch.from_numpy(self.always), TABLE: torch.from_numpy(self.table)}
-        with whole_file(path) as draft:
+        with atomic_file(path) as draft:
             write_tensors(draft, tensors, {"copies": str(int(self.copies))})
 
 

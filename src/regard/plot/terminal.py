@@ -67,9 +67,9 @@ def writing(output: Path | None) -> Iterator[Callable[[str], None]]:
     if output is None:
         yield print
         return
-    from regard.atomic import whole_file
+    from regard.atomic import atomic_file
 
-    with whole_file(output) as draft, draft.open("w", encoding="utf-8") as file:
+    with atomic_file(output) as draft, draft.open("w", encoding="utf-8") as file:
         yield lambda line: print(line, file=file)
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 import regard
-from regard.atomic import standing, whole_folder
+from regard.atomic import atomic_folder, latest
 from regard.batch import Source
 from regard.build import build_model
 from regard.checkpoint.weights import (
@@ -136,7 +136,7 @@ def build_reader(made: ReaderSettings, vocab_size: int) -> SpanReader:
 
 def save_reader(folder: Path, reader: QuestionReader, scores: Mapping[str, Any]) -> None:
     """Writes one folder that works on another machine; what was there is replaced once this one is complete."""
-    with whole_folder(folder) as part:
+    with atomic_folder(folder) as part:
         write_weights(part, unique_tensors(reader.model), Form())
         model, windows = reader.settings.model, reader.settings.windows
         made = {"model": settings_table(Settings(model=model))["model"], "windows": asdict(windows)}
@@ -147,7 +147,7 @@ def save_reader(folder: Path, reader: QuestionReader, scores: Mapping[str, Any])
 
 def load_reader(folder: Path) -> QuestionReader:
     """Reads what `save_reader` wrote; raises ValueError naming the file that is wrong."""
-    folder = standing(folder)
+    folder = latest(folder)
     if not folder.is_dir():
         raise ValueError(f"{folder}: there is no such folder; regard qa train makes one")
     config = read_json(folder / CONFIG)

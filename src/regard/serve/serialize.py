@@ -17,7 +17,7 @@ from jaxtyping import Float, UInt8
 from starlette.responses import Response
 from torch import Tensor
 
-from regard.atomic import whole_file
+from regard.atomic import atomic_file
 from regard.serve import PAGE, UNBUILT
 from regard.serve import schema_trace as view
 from regard.serve.requests import BrokenError
@@ -244,7 +244,7 @@ def save_html(
         page = page_of(trace, model, others, aligning)
     except BrokenError as error:
         raise ValueError(f"{path}: {error}") from error
-    with whole_file(Path(path)) as draft:
+    with atomic_file(Path(path)) as draft:
         draft.write_text(page, encoding="utf-8")
 
 

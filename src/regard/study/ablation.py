@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from rich.table import Table
 
-from regard.atomic import whole_file
+from regard.atomic import atomic_file
 from regard.checkpoint import read_json, write_json
 from regard.config import Settings, unknown
 from regard.plot.style import COLOURS, Drawing, in_style
@@ -146,7 +146,7 @@ def kept_rows(plan: Plan, folder: Path) -> list[Row]:
 
 def write_rows(folder: Path, plan: Plan, rows: list[Row]) -> None:
     """Writes all results, whole or not at all."""
-    with whole_file(folder / RESULTS) as draft:
+    with atomic_file(folder / RESULTS) as draft:
         write_json(draft, {"seeds": list(plan.seeds), "rows": plain(rows)})
 
 

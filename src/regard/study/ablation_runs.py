@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from regard.atomic import whole_file, whole_folder
+from regard.atomic import atomic_file, atomic_folder
 from regard.checkpoint import load_model, read_json, settings_table, write_json
 from regard.config import Settings, merged, override, settings, unknown
 from regard.data.prepare import MARK, fingerprint, prepare
@@ -182,7 +182,7 @@ def write_reversals(folder: Path, shortest: int = 4, longest: int = 10, seed: in
     folder.mkdir(parents=True, exist_ok=True)
     pairs = iter(draw_reversals(sum(SIZES.values()), shortest, longest, seed))
     for path, n in zip(names, SIZES.values(), strict=True):
-        with whole_file(path) as draft:
+        with atomic_file(path) as draft:
             lines = (f"{src}\t{tgt}\n" for src, tgt in (next(pairs) for _ in range(n)))
             draft.write_text("".join(lines), encoding="utf-8")
 
@@ -250,7 +250,7 @@ def do_run(job: Job) -> None:
         raise SystemExit(128 + stop.number) from stop
     except Exception as error:
         row = failed(job, f"{type(error).__name__}: {error}")
-    with whole_file(job.folder / RESULT) as draft:
+    with atomic_file(job.folder / RESULT) as draft:
         write_json(draft, plain(row))
 
 
@@ -309,7 +309,7 @@ def link_text(job: Job, base: Settings) -> None:
     made, target = job.settings, job.folder / "data"
     if target.exists() or (made.data, made.text) != (base.data, base.text):
         return
-    with whole_folder(target) as draft:
+    with atomic_folder(target) as draft:
         shutil.copytree(job.prepared / "data", draft, copy_function=_link, dirs_exist_ok=True)
         (draft / MARK).unlink()
         (draft / MARK).write_text(fingerprint(made.data, made.text, made.train.seed, None), encoding="utf-8")

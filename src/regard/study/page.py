@@ -45,7 +45,7 @@ def check_page(path: Path | None) -> None:
 
 def write_page(page: Page, figure: "Figure", path: Path) -> None:
     """Writes the page, whole or not at all, once its picture is there; remarks by hand at its end stay."""
-    from regard.atomic import whole_file  # whose room is slow to enter, and commands load this file for their help
+    from regard.atomic import atomic_file  # whose room is slow to enter, and commands load this file for their help
     from regard.plot.style import save_figure
 
     picture = path.parent / "images" / f"{path.stem}.png"
@@ -53,7 +53,7 @@ def write_page(page: Page, figure: "Figure", path: Path) -> None:
     save_figure(figure, picture)
     remarks = kept_remarks(path)
     text = page_text(page, f"images/{picture.name}") + (f"\n{remarks}" if remarks else "")
-    with whole_file(path) as draft:
+    with atomic_file(path) as draft:
         draft.write_text(text, encoding="utf-8")
 
 

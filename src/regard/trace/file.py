@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 import regard
-from regard.atomic import whole_file
+from regard.atomic import atomic_file
 from regard.checkpoint import write_tensors
 from regard.config import DecodeSettings, choose, settings
 from regard.trace.attention import GivenLook, Look, ProjectedLook, RecordedLook
@@ -85,7 +85,7 @@ def save_trace(trace: Trace, path: str | PathLike[str]) -> None:
     tensors = tree.under("tree") | flows.under("flow")
     for number, look in enumerate(looks):
         tensors |= look.under(f"look.{number}")
-    with whole_file(Path(path)) as draft:
+    with atomic_file(Path(path)) as draft:
         write_tensors(draft, tensors, {NOTES: json.dumps(notes, ensure_ascii=False)})
 
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from regard.atomic import whole_file
+from regard.atomic import atomic_file
 from regard.train.state import Progress
 
 
@@ -49,7 +49,7 @@ class Watch:
         self.metrics.close()
         path = self.folder / "metrics.jsonl"
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-        with whole_file(path) as draft:
+        with atomic_file(path) as draft:
             draft.write_text("".join(line for line in lines if _step_of(line) <= step), encoding="utf-8")
         self.metrics = path.open("a", encoding="utf-8")
 

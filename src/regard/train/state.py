@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from regard.atomic import standing, whole_folder
+from regard.atomic import atomic_folder, latest
 from regard.checkpoint import (
     fill,
     gathered,
@@ -89,7 +89,7 @@ def save_state(
     tensors |= {} if ema is None else {f"ema.{name}": tensor for name, tensor in ema.mean.items()}
     tensors = gathered(tensors | optimiser_tensors(model, optimiser))
     if write:
-        with whole_folder(folder / f"step-{progress.step:08d}") as part:
+        with atomic_folder(folder / f"step-{progress.step:08d}") as part:
             write_tensors(part / STATE, tensors)
             write_json(part / PROGRESS, asdict(progress))
 
@@ -147,7 +147,7 @@ def put_optimiser(model: nn.Module, optimiser: torch.optim.Optimizer, tensors: M
 def checkpoints(folder: Path) -> list[Path]:
     """Lists the complete checkpoints of a run, oldest first."""
     names = {path.name.removesuffix(".old") for path in folder.glob("step-*")}
-    return [standing(folder / name) for name in sorted(names) if re.fullmatch(r"step-\d{8}", name)]
+    return [latest(folder / name) for name in sorted(names) if re.fullmatch(r"step-\d{8}", name)]
 
 
 def forget_old(folder: Path, keep: int) -> None:

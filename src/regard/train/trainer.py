@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from regard.atomic import made_folder, whole_file
+from regard.atomic import atomic_file, ensure_folder
 from regard.checkpoint import (
     CONFIG,
     SCORES,
@@ -65,7 +65,7 @@ def train(made: Settings, folder: Path, draw: Callable[[Progress], None]) -> Out
 
 def _train(made: Settings, folder: Path, team: Team, device: torch.device, draw: Callable[[Progress], None]) -> Outcome:
     if team.leads:
-        with whole_file(folder / CONFIG) as draft:
+        with atomic_file(folder / CONFIG) as draft:
             write_json(draft, {"settings": settings_table(made)})
     with Watch(folder, made.train.max_steps, team.leads, draw) as watch:
         prepared = _prepare(made, folder, team, watch)
@@ -86,7 +86,7 @@ def _run_folder(folder: Path, team: Team) -> Iterator[None]:
         yield
         return
     was_there = bool(own(folder))
-    with made_folder(folder):
+    with ensure_folder(folder):
         wait(team)
         try:
             yield
@@ -192,7 +192,7 @@ def _test_text(run: Run) -> None:
 
 def _note_test(run: Run, found: dict[str, Any]) -> None:
     path = run.folder / "model" / SCORES
-    with whole_file(path) as draft:
+    with atomic_file(path) as draft:
         write_json(draft, {**read_json(path), "test": found})
 
 

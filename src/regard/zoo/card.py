@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from regard.atomic import whole_file
+from regard.atomic import atomic_file
 from regard.checkpoint import CARD, describe
 
 
@@ -95,7 +95,7 @@ def lacks(card: str) -> list[str]:
 def write_card(folder: Path, made_by: str) -> list[str]:
     """Writes a card from a model's settings and scores, and names what a person has to fill in."""
     card = make_card(folder.name, describe(folder), made_by)
-    with whole_file(folder / CARD) as draft:
+    with atomic_file(folder / CARD) as draft:
         draft.write_text(card, encoding="utf-8")
     return lacks(card)
 

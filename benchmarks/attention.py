@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from measure import Timing, extra_memory, interleave, keep, large_product
+from measure import interleave, keep, large_product
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
@@ -24,6 +24,7 @@ from regard.mask import Mask, causal, padding
 from regard.model import MultiHeadAttention
 from regard.model.multihead import merge_heads, split_heads
 from regard.study.stats import signature
+from regard.study.timing import Timing, peak_bytes
 
 D_MODEL, N_HEADS, N_TOKENS = 512, 8, 4096
 LENGTHS = (128, 512, 2048)
@@ -32,12 +33,12 @@ SMALL, FEW, SHORT = (2, 128, 64), 512, (64, 128, 256)  # the same for a quick tr
 Step = Callable[[], None]
 
 
-def additive_step(version: str, size: tuple[int, int, int], device: str, dtype: torch.dtype = torch.float32) -> Step:
-    """Makes one forward and backward pass of additive attention, materialised or in blocks."""
+def additive_step(size: tuple[int, int, int], version: str, device: torch.device) -> Step:
+    """Return one forward and backward pass of additive attention, materialised or in blocks."""
     torch.manual_seed(0)
     B, n, hidden = size
-    attention = Additive(n_heads=1, d_query=hidden, d_key=hidden, hidden=hidden).to(device, dtype)
-    q, k, v = (torch.randn(B, 1, n, hidden, device=device, dtype=dtype, requires_grad=True) for _ in range(3))
+    attention = Additive(n_heads=1, d_query=hidden, d_key=hidden, hidden=hidden).to(device)
+    q, k, v = (torch.randn(B, 1, n, hidden, device=device, requires_grad=True) for _ in range(3))
     if version == "blocks":
         return lambda: attention(q, k, v).sum().backward()
     return lambda: (attention.weights(q, k) @ v).sum().backward()
@@ -45,22 +46,24 @@ def additive_step(version: str, size: tuple[int, int, int], device: str, dtype: 
 
 def bench_additive(
     console: Console, size: tuple[int, int, int], device: str, seconds: float
-) -> dict[str, dict[str, float]]:
+) -> dict[str, dict[str, float | None]]:
     """Sets additive attention in blocks beside the materialised one."""
-    steps = {version: additive_step(version, size, device) for version in ("materialised", "blocks")}
+    make = partial(additive_step, size)
+    steps = {version: make(version, torch.device(device)) for version in ("materialised", "blocks")}
     times = interleave(steps, device, seconds)
-    memory = {version: extra_memory(partial(additive_step, version, size), device) for version in times}
+    found = peak_bytes(make, list(steps), torch.device(device)) or [None] * len(steps)
+    mib = {version: None if n_bytes is None else n_bytes / 2**20 for version, n_bytes in zip(steps, found, strict=True)}
     B, n, hidden = size
     table = Table(title=f"Additive attention, batch {B}, {n} × {n}, hidden {hidden}, float32, forward + backward")
     for column in ("version", "ms (middle half)", "× faster", "extra MiB", "share of memory"):
         table.add_column(column, justify="right")
-    plain = times["materialised"].median
+    plain, most = times["materialised"].median, mib["materialised"]
     for version, timing in times.items():
-        share = memory[version] / memory["materialised"]
-        row = (_ms(timing), f"{plain / timing.median:.2f}", f"{memory[version] / 2**20:,.0f}", f"1/{1 / share:.0f}")
-        table.add_row(version, *row)
+        extra = mib[version]
+        memory = ("–", "–") if not (extra and most) else (f"{extra:,.0f}", f"1/{most / extra:.0f}")
+        table.add_row(version, _ms(timing), f"{plain / timing.median:.2f}", *memory)
     console.print(table)
-    return {version: {**_kept(t), "extra_mib": memory[version] / 2**20} for version, t in times.items()}
+    return {version: {**_kept(t), "extra_mib": mib[version]} for version, t in times.items()}
 
 
 def ours(device: str, dtype: torch.dtype) -> MultiHeadAttention:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measure import Timing, interleave, keep, large_product, large_read
+from measure import interleave, keep, large_product, large_read
 from peers.ours import engine, our_systems, with_threads
 from peers.work import (
     Task,
@@ -39,6 +39,7 @@ from regard.config import ModelSettings
 from regard.model import Transformer
 from regard.padding import EOS
 from regard.study.stats import signature
+from regard.study.timing import Timing
 
 Decode = Callable[[list[Task]], list[Any]]  # for each batch the ids that were written, a row for each sentence
 AGAINST = "CTranslate2 float32"  # in whichever way it shares out its threads best

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import sacrebleu
 import torch
-from measure import Timing, copy_rate, interleave, keep, large_product
+from measure import copy_rate, interleave, keep, large_product
 from peers.work import (
     FIRST_PIECE,
     Task,
@@ -44,6 +44,7 @@ from regard.engine.slots import OFTEN, search_all
 from regard.model import Transformer
 from regard.padding import EOS
 from regard.study.stats import signature
+from regard.study.timing import Timing
 
 CELLS = ((1, 1), (1, 5), (64, 5), (512, 1), (512, 5))  # sentences and hypotheses of each
 N_TOKENS = 25

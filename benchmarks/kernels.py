@@ -20,7 +20,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from kernel_rates import product_rate, tanh_rates
-from measure import copy_rate, extra_memory, interleave
+from measure import copy_rate, interleave
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
@@ -30,6 +30,7 @@ from regard.attention.blockwise import AdditiveBlocks
 from regard.mask import Mask
 from regard.position import T5, ALiBi, ByOffset, Position, Shaw
 from regard.study.stats import signature
+from regard.study.timing import peak_bytes
 
 DEVICE = "cuda"
 ADDITIVE = (8, 1024, 256)  # batch, length, hidden
@@ -132,7 +133,7 @@ def timed(
         try:
             both()
             alone()
-            found[name] = {"extra_mib": extra_memory(lambda device, step=both: step, DEVICE) / 2**20}
+            found[name] = {"extra_mib": _extra_mib(both)}
             steps["eager"][name] = steps["both"][name] = both
             steps["forward"][name] = alone
             steps["both"][name], steps["forward"][name] = captured(both), captured(alone)
@@ -144,6 +145,12 @@ def timed(
         for name, timing in interleave(calls, DEVICE, seconds, least=5, most=seconds / 3).items():
             found[name][what] = {"ms": timing.median * 1e3, "low": timing.low * 1e3, "high": timing.high * 1e3}
     return found
+
+
+def _extra_mib(step: Step) -> float:
+    found = peak_bytes(lambda step, _: step, [step], torch.device(DEVICE))
+    assert found is not None, "a GPU tells its peak"
+    return found[0] / 2**20
 
 
 def _both(run: Callable[..., Tensor], given: list[Tensor], learned: list[Tensor], ahead: Tensor) -> Any:

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from measure import Timing, extra_memory, interleave, keep
+from measure import interleave, keep
 from rich.console import Console
 from rich.table import Table
 
@@ -25,6 +25,7 @@ from regard.build import build_model
 from regard.config import ModelSettings, preset, settings
 from regard.padding import EOS
 from regard.study.stats import signature
+from regard.study.timing import Timing, peak_bytes
 from regard.trace import Trace
 from regard.trace.external import make_given
 from regard.trace.replay import Replay, replay
@@ -52,9 +53,9 @@ def as_trace(seen: Replay, n: int) -> Trace:
     return make_given(seen.looks, words, words)
 
 
-def look_at_all(shape: str, family: str, n: int, device: str) -> Callable[[], Any]:
-    """Makes a call that reads n tokens and asks for everything, one look after another."""
-    model, (source, said) = make(shape, family), path(n)
+def look_at_all(shape: str, n: int, family: str, device: torch.device) -> Callable[[], Any]:
+    """Return a call that reads n tokens and asks for everything, one look after another."""
+    model, (source, said) = make(shape, family).to(device), path(n)
 
     def call() -> float:
         seen = as_trace(replay(model, source, said), n)
@@ -136,12 +137,11 @@ def main() -> None:
     runs, of = time_runs(given.model, given.seconds)
     console.print(table(f"{given.model}: {SENTENCE}", runs))
     console.print(f"kept in float16, its weights would be off by up to {of['error_in_float16']:.1e}")
-    memory = {
-        family: extra_memory(partial(look_at_all, given.shape, family, given.long), "cpu")
-        for family in ("transformer", "recurrent")
-    }
+    families = ("transformer", "recurrent")
+    found = peak_bytes(partial(look_at_all, given.shape, given.long), families, torch.device("cpu"))
+    memory = dict(zip(families, found or (), strict=False))
     for family, n_bytes in memory.items():
-        console.print(f"{given.long} tokens, {family}: {n_bytes / 2**20:,.0f} MiB at the peak to see everything")
+        console.print(f"{given.long} tokens, {family}: peak memory of all weights {n_bytes / 2**20:,.0f} MiB")
     rows = {name: vars(timing) for name, timing in (files | runs).items()}
     record = {"shape": given.shape, **about, **of, "peak_bytes": memory, "long": given.long, "seconds": rows}
     keep("trace-cpu", {"signature": signature("cpu", seed=0), **record}, given.results)

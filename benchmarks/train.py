@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from measure import Timing, interleave, keep, large_product
+from measure import interleave, keep, large_product
 from numpy.typing import NDArray
 from peers.groups import commonest, make_groups, pinned, spread
 from peers.learning import PEERS, Take
@@ -42,6 +42,7 @@ from rich.table import Table
 
 from regard.config import TrainSettings
 from regard.study.stats import signature
+from regard.study.timing import Timing
 from regard.train.batching import Group
 
 CELLS = {"cpu": ["small:4096", "base:1024"], "cuda": ["small:8192", "small:16384", "base:32768"]}

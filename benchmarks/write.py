@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from measure import Timing, interleave, keep, large_read
+from measure import interleave, keep, large_read
 from rich.console import Console
 from rich.table import Table
 
@@ -25,6 +25,7 @@ from regard.model import DecoderOnly
 from regard.padding import BOS, EOS
 from regard.pipeline.generator import generate
 from regard.study.stats import signature
+from regard.study.timing import Timing
 
 SHAPES = {"small": (4, 128, 4, 64), "large": (6, 384, 6, 256)}  # layers, width, heads, context
 VOCABULARY = 69

@@ -125,7 +125,6 @@ def trace_section(record: Record) -> Section:
     if record.get("model"):
         notes.append(f"*untraced* and *traced* are `{record['model']}` on one sentence, {record.get('sentence', '')}")
     for family, n_bytes in record.get("peak_bytes", {}).items():
-        if n_bytes is not None:
-            what = f"Peak memory for all weights of {record.get('long')} tokens, {family}"
-            notes.append(f"{what}: {n_bytes / 2**20:,.0f} MiB.")
+        what = f"Peak memory for all weights of {record.get('long')} tokens, {family}"
+        notes.append(f"{what}: {n_bytes / 2**20:,.0f} MiB.")
     return Section([table], notes=notes)

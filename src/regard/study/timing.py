@@ -18,7 +18,7 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds of one call: the median of its repeats, and the fastest and slowest of them."""
+    """Seconds of one call: the median of its repeats and the ends of their range, which its maker defines."""
 
     median: float
     low: float

@@ -26,21 +26,21 @@ def looks(told: dict) -> np.ndarray:
 
 def test_a_question_is_asked_and_its_answer_marked(visit, told):
     page = visit("view=answers")
-    page.get_by_label("Text").fill(ASKED["context"])
+    page.get_by_label("Context").fill(ASKED["context"])
     page.get_by_label("Question", exact=True).fill(ASKED["question"])
     page.get_by_role("button", name="Answer", exact=True).click()
     words = told["context"][slice(*told["answer"])]
     expect(page.locator("span.answer")).to_have_text([word["text"] for word in words])
     expect(page.locator("[data-word]")).to_have_count(len(told["context"]))
     rows = page.locator("tbody tr td:first-child")
-    expect(rows).to_have_text([*(each["text"] for each in told["stretches"]), "no answer in this text"])
+    expect(rows).to_have_text([*(each["text"] for each in told["stretches"]), "no answer"])
 
 
 def test_a_word_of_the_question_colours_what_it_looked_at(visit, told, picture):
     page, shares = visit("view=answers&" + urlencode(ASKED)), looks(told)
     page.locator(".asked button").nth(1).hover()
     best = told["context"][int(shares[1].argmax())]["text"]
-    expect(page.locator("main [aria-live]").first).to_contain_text(f"looked at {best} {round(100 * shares[1].max())} %")
+    expect(page.locator("main [aria-live]").first).to_contain_text(f"attends to {best} {round(100 * shares[1].max())} %")
     drawn = [float(word.get_attribute("data-share")) for word in page.locator("[data-word]").all()]
     assert drawn == pytest.approx(shares[1].tolist(), abs=2e-4)
     picture(page, "answers-word")

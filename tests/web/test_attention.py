@@ -110,7 +110,7 @@ def test_scores_are_the_sum_of_their_terms(visit, api, xian):
 def test_two_sentences_stand_beside_each_other(visit, picture):
     page = visit("view=attention&kind=encoder&form=all")
     page.get_by_label("Compare").check()
-    page.get_by_label("Other sentence").fill("我喜欢音乐。")
+    page.get_by_label("Second sentence").fill("我喜欢音乐。")
     page.keyboard.press("Enter")
     page.wait_for_function("() => document.querySelectorAll('section.card').length === 2")
     settle(page)
@@ -129,13 +129,13 @@ def test_a_recurrent_model_shows_its_one_head(visit, api, picture):
     text = "我昨天在图书馆看到了你的朋友。"
     told = api.post("/trace", json={"text": text, "beam": 5, "model": "zh-en-recurrent"}).json()
     page = visit(f"view=attention&model=zh-en-recurrent&text={text}")
-    for kind in ("Sentence at itself", "Translation at itself"):
+    for kind in ("Encoder self-attention", "Decoder self-attention"):
         expect(page.get_by_role("radio", name=kind)).to_be_disabled()
-    expect(page.get_by_role("radio", name="Translation at sentence")).to_be_checked()
+    expect(page.get_by_role("radio", name="Cross-attention")).to_be_checked()
     looked = weights(told, "cross")
     assert looked.shape[:2] == (1, 1)
     page = visit(f"model=zh-en-recurrent&text={text}")
-    expect(page.get_by_text("There is one head.")).to_be_visible()
+    expect(page.get_by_text("This model has a single head.")).to_be_visible()
     expect(page.locator(".curves path")).to_have_count(int((shares(told, best=False) >= 0.1).sum()))
     picture(page, "translate-recurrent")
 
@@ -148,6 +148,6 @@ def test_pale_maps_are_painted_up_to_their_largest_weight(visit, xian):
     canvas = page.locator(f"[data-layer='{layer}'][data-head='{head}'] canvas[data-painted]")
     before, strongest = canvas.evaluate(PIXEL, place), ramp(page)[-1]
     assert sum(before) > sum(strongest) + 30
-    page.get_by_role("radio", name="0 to the largest").check()
+    page.get_by_role("radio", name="0 to max").check()
     expect_address(page, "scale=own")
     assert canvas.evaluate(PIXEL, place) == pytest.approx(strongest, abs=2)

@@ -17,7 +17,7 @@ def test_the_tree_holds_what_the_search_kept(visit, xian, picture):
     assert dict(drawn) == kept
     expect(page.locator(".branches path")).to_have_count(len(kept))
     picture(page, "beam")
-    page.get_by_label("Draw also what was given up").check()
+    page.get_by_label("Show pruned hypotheses").check()
     expect(page.locator("g.spot")).to_have_count(len(nodes))
     expect_address(page, "pruned=true")
     picture(page, "beam-all")
@@ -29,7 +29,7 @@ def test_each_piece_tells_its_numbers(visit, xian):
         node = xian["tree"]["nodes"][number]
         page.locator(f"g.spot[data-node='{number}']").hover()
         share, total = (round(100 * math.exp(node[name])) for name in ("gain", "total"))
-        told = f"{shown(node['piece'])} {share} % · together {total} % · {node['fate']}"
+        told = f"{shown(node['piece'])} {share} % · cumulative {total} % · {node['fate']}"
         expect(page.locator("[data-picture=beam] [aria-live]")).to_have_text(told)
 
 
@@ -45,7 +45,7 @@ def test_hypotheses_are_ranked_as_the_search_ranks_them(visit, xian):
 
 def test_a_hypothesis_shows_what_it_looked_at(visit, api, xian, picture):
     page, second = visit("view=beam"), xian["tree"]["leaves"][1]
-    page.get_by_role("button", name=f"Look at “{second['text']}”").first.click()
+    page.get_by_role("button", name=f"Show “{second['text']}”").first.click()
     page.wait_for_function("() => document.querySelectorAll('[data-picture=hypothesis] g.target').length > 2")
     settle(page)
     told = api.get(f"/trace/{xian['id']}", params={"node": second["node"]}).json()
@@ -67,7 +67,7 @@ def test_a_piece_of_the_tree_opens_by_keyboard(visit, xian):
 
 def test_greedy_has_nothing_to_search(visit):
     page = visit("view=beam&beam=1")
-    expect(page.get_by_text("there is nothing to search")).to_be_visible()
+    expect(page.get_by_text("greedy search")).to_be_visible()
 
 
 def test_a_run_that_the_server_forgot_is_made_again(visit, xian):
@@ -82,7 +82,7 @@ def test_a_run_that_the_server_forgot_is_made_again(visit, xian):
 
     page.route("**/trace/*?*", forget)
     second = xian["tree"]["leaves"][1]["text"]
-    page.get_by_role("button", name=f"Look at “{second}”").first.click()
+    page.get_by_role("button", name=f"Show “{second}”").first.click()
     page.wait_for_function(
         "text => document.querySelector('[data-picture=hypothesis]').textContent.includes(text)", arg=second
     )

@@ -19,9 +19,9 @@ def shown(told: dict) -> list[str]:
 
 def test_a_text_is_gone_on_with(visit, told, picture):
     page = visit("view=generate")
-    page.get_by_label("Pieces").fill("30")
-    page.get_by_label("Beginning").fill("abc fed")
-    page.get_by_role("button", name="Write", exact=True).last.click()
+    page.get_by_label("Max tokens").fill("30")
+    page.get_by_label("Prompt").fill("abc fed")
+    page.get_by_role("button", name="Generate", exact=True).last.click()
     expect(page.locator(".text")).to_have_text("".join(shown(told)).strip())
     settle(page)
     expect(page.locator("canvas").first).to_be_visible()
@@ -50,7 +50,7 @@ def test_a_head_is_chosen_among_all(visit, told):
 def test_another_chance_writes_another_text(visit):
     page = visit(ADDRESS)
     before = page.locator(".text").text_content()
-    page.get_by_role("button", name="Another").click()
+    page.get_by_role("button", name="New sample").click()
     expect_address(page, "generate.seed=1")
     settle(page)
     assert page.locator(".text").text_content() != before

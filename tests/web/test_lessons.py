@@ -26,7 +26,7 @@ def heights(page, curve: str, ticks: str) -> list[float]:
 @pytest.mark.parametrize("scheme", ["sinusoidal", "normalised", "alibi", "learned", "none"])
 def test_laws_are_those_that_were_measured(visit, api, picture, scheme):
     page = visit("view=positions")
-    page.get_by_label("Scheme").select_option(scheme)
+    page.get_by_role("combobox", name="Encoding").select_option(scheme)
     settle(page)
     told = api.get("/positions", params={"scheme": scheme, "length": 64, "width": 32}).json()
     page.wait_for_function("name => document.querySelector(`[data-picture='profile-${name}']`)", arg=scheme)
@@ -41,7 +41,7 @@ def test_laws_are_those_that_were_measured(visit, api, picture, scheme):
 
 def test_length_and_width_are_moved_by_sliders(visit, api):
     page = visit("view=positions")
-    page.get_by_role("slider", name="Width").fill("16")
+    page.get_by_role("slider", name="Dimensions").fill("16")
     page.get_by_role("slider", name="Length").focus()
     with page.expect_response(lambda answer: "width=16" in answer.url and "length=64&" not in answer.url):
         page.keyboard.press("ArrowRight")
@@ -49,28 +49,28 @@ def test_length_and_width_are_moved_by_sliders(visit, api):
     length = int(re.search(r"length=(\d+)", page.url)[1])
     assert length > 64 and "width=16" in page.url
     told = api.get("/positions", params={"length": length, "width": 16}).json()
-    codes = page.get_by_role("application", name="The codes")
+    codes = page.get_by_role("application", name="Encoding vectors")
     codes.focus()
     page.keyboard.press("End")
     last = told["codes"][-1][-1]
-    expected = f"place {length - 1}, feature 15: {short(last, 4)}"
+    expected = f"position {length - 1}, dimension 15: {short(last, 4)}"
     expect(page.locator("[data-picture^=codes] [aria-live]")).to_have_text(expected)
 
 
 def test_codes_are_put_in_halves_and_joined_to_words(visit, api, picture):
     page = visit("view=positions&width=8")
-    page.get_by_role("radio", name="Sines | cosines").check()
+    page.get_by_role("radio", name="Sines, then cosines").check()
     labels = page.locator("[data-picture^=codes] svg text[text-anchor=middle]").all_text_contents()
     assert labels == ["0", "2", "4", "6", "1", "3", "5", "7"]
     told = api.get("/positions", params={"width": 8}).json()
-    page.get_by_role("radio", name="Set beside").check()
-    page.get_by_role("application", name="Added or set beside").focus()
+    page.get_by_role("radio", name="Concatenate").check()
+    page.get_by_role("application", name="Addition or concatenation").focus()
     page.keyboard.press("Home")
     live = page.locator("[data-picture^=join] [aria-live]")
-    expect(live).to_have_text(f"0, words 0: {short(told['words'][0][0], 4)}")
+    expect(live).to_have_text(f"0, embedding 0: {short(told['words'][0][0], 4)}")
     expect(page.locator("[data-picture^=join]")).to_contain_text(f"{told['cost']['layer_concatenated']:,} parameters")
     page.get_by_role("radio", name="Add", exact=True).check()
-    page.get_by_role("application", name="Added or set beside").focus()
+    page.get_by_role("application", name="Addition or concatenation").focus()
     page.keyboard.press("Home")
     expect(live).to_have_text(f"0, sum 0: {short(told['words'][0][0] + told['codes'][0][0], 4)}")
     picture(page, "positions-halves")
@@ -79,13 +79,13 @@ def test_codes_are_put_in_halves_and_joined_to_words(visit, api, picture):
 def test_the_shift_moves_a_code(visit, api):
     page = visit("view=positions&width=8&shift=3")
     told = api.get("/positions", params={"width": 8, "steps": 3, "place": 5}).json()["shift"]
-    page.get_by_role("application", name="The shift at work").focus()
+    page.get_by_role("application", name="Shift as a linear map").focus()
     live = page.locator("[data-picture^=shift] [aria-live]").first
     page.keyboard.press("Home")
     page.keyboard.press("ArrowDown")
-    expect(live).to_have_text(f"matrix · code, 0: {short(told['moved'][0], 4)}")
+    expect(live).to_have_text(f"matrix · encoding, 0: {short(told['moved'][0], 4)}")
     page.keyboard.press("ArrowDown")
-    expect(live).to_have_text(f"code of {told['place'] + 3}, 0: {short(told['after'][0], 4)}")
+    expect(live).to_have_text(f"encoding of {told['place'] + 3}, 0: {short(told['after'][0], 4)}")
 
 
 def test_curves_are_those_of_the_server(visit, api, picture):
@@ -124,7 +124,7 @@ def test_points_are_dragged_and_moved_by_keys(visit):
     page.mouse.up()
     dragged = path_ends(page, "[data-curve=chosen]")
     assert sum(y for _, y in dragged) < sum(y for _, y in before) - 50
-    page.get_by_role("application", name="Points and curves").focus()
+    page.get_by_role("application", name="Data and predictions").focus()
     page.keyboard.press("PageDown")
     page.keyboard.press("Shift+ArrowDown")
     assert sum(y for _, y in path_ends(page, "[data-curve=chosen]")) > sum(y for _, y in dragged)

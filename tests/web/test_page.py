@@ -96,24 +96,24 @@ def test_the_keyboard_reaches_everything(visit, name):
 def test_language_and_light_are_switched(visit):
     page = visit()
     page.get_by_role("button", name="中文").click()
-    expect(page.get_by_role("heading", name="每个词看了哪里")).to_be_visible()
+    expect(page.get_by_role("heading", name="每个译文词关注哪些源词")).to_be_visible()
     assert page.locator(".regard").get_attribute("lang") == "zh-Hans"
-    page.get_by_role("button", name="深色").click()
+    page.get_by_role("button", name="深色主题").click()
     assert "dark" in page.locator(".regard").get_attribute("class")
     expect(page).to_have_url(re.compile("#lang=zh&theme=dark$"))
 
 
 def test_a_view_is_shared_by_its_address(visit):
     page = visit()
-    page.get_by_role("button", name="Attention").click()
-    page.get_by_role("radio", name="Sentence at itself").check()
+    page.get_by_role("button", name="Attention", exact=True).click()
+    page.get_by_role("radio", name="Encoder self-attention").check()
     page.get_by_role("radio", name="All heads").check()
     page.get_by_role("button", name="Open layer 4, head 2").click()
-    page.get_by_role("radio", name="Pieces").check()
+    page.get_by_role("radio", name="Tokens").check()
     settle(page)
     other = visit.open(page.url)
     expect(other.get_by_role("heading", name="Layer 4, head 2")).to_be_visible()
-    expect(other.get_by_role("radio", name="Pieces")).to_be_checked()
+    expect(other.get_by_role("radio", name="Tokens")).to_be_checked()
 
 
 def test_links_of_earlier_versions_still_open(visit):
@@ -127,13 +127,13 @@ def test_links_of_earlier_versions_still_open(visit):
 def test_the_browsers_back_leads_to_the_view_before(visit):
     page = visit()
     page.get_by_role("button", name="Beam search").click()
-    page.get_by_label("Draw also what was given up").check()
+    page.get_by_label("Show pruned hypotheses").check()
     page.get_by_role("button", name="Positions").click()
     expect(page).to_have_title("Regard · Positions")
     page.go_back()
-    expect(page.get_by_label("Draw also what was given up")).to_be_checked()
+    expect(page.get_by_label("Show pruned hypotheses")).to_be_checked()
     page.go_back()
-    expect(page.get_by_role("heading", name="What each word looked at")).to_be_visible()
+    expect(page.get_by_role("heading", name="What each output word attends to")).to_be_visible()
     page.go_forward()
     expect(page).to_have_title("Regard · Beam search")
 

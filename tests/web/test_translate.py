@@ -29,7 +29,7 @@ def test_a_word_shows_what_it_looked_at(visit, xian, picture):
         page.locator("g.target").nth(number).hover()
         expect(page.locator(".curves path")).to_have_count(int((row >= 0.02).sum()))
         strongest = page.locator("g.source text").nth(int(row.argmax())).text_content()
-        best = f"looked at {strongest} {round(100 * row.max())} %"
+        best = f"attends to {strongest} {round(100 * row.max())} %"
         expect(page.locator("[data-picture=translation] [aria-live]")).to_contain_text(best)
         drawn = [float(each.get_attribute("data-share")) for each in page.locator("g.source").all()]
         assert drawn == pytest.approx(row.tolist(), abs=2e-4)
@@ -40,7 +40,7 @@ def test_all_heads_are_averaged_where_the_reader_wants_it(visit, xian):
     page, told = visit(), shares(xian, best=False)
     page.get_by_role("radio", name="All").check()
     page.locator("g.target").first.hover()
-    expect(page.get_by_text("Mean of 12 heads.")).to_be_visible()
+    expect(page.get_by_text("Mean over 12 heads.")).to_be_visible()
     drawn = [float(each.get_attribute("data-share")) for each in page.locator("g.source").all()]
     assert drawn == pytest.approx(told[0].tolist(), abs=2e-4)
     assert drawn != pytest.approx(shares(xian)[0].tolist(), abs=1e-2)
@@ -56,14 +56,14 @@ def test_words_are_pinned_by_mouse_and_by_keyboard(visit):
     page.keyboard.press("Enter")
     expect(page.locator("g.target[aria-pressed=true]")).to_have_count(2)
     assert choices(page)["pins"] == ["0.1"]
-    page.get_by_role("button", name="Let go of all").click()
+    page.get_by_role("button", name="Unpin all").click()
     expect(page.locator("g.target[aria-pressed=true]")).to_have_count(0)
     assert "pins" not in choices(page)
 
 
 def test_pieces_are_shown_instead_of_words(visit, xian, picture):
     page = visit()
-    page.get_by_role("radio", name="Pieces").check()
+    page.get_by_role("radio", name="Tokens").check()
     expect(page.locator("g.target text")).to_have_text([shown(piece) for piece in xian["target"]["pieces"]])
     expect(page.locator("g.source text")).to_have_text([shown(piece) for piece in xian["source"]["pieces"]])
     picture(page, "translate-pieces")
@@ -97,7 +97,7 @@ def test_the_reader_goes_on_from_an_alternative(visit, api, xian, picture):
     expect(page.locator("g.target text")).to_have_text([word["text"] for word in words(told["target"])])
     assert choices(page)["prefix"] == [" ".join(prefix)]
     picture(page, "translate-forced")
-    page.get_by_role("button", name="Let the model choose again").click()
+    page.get_by_role("button", name="Clear prefix").click()
     expect(page.locator("g.target text")).to_have_text(said)
 
 

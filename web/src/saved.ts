@@ -5,7 +5,7 @@ import type { Saved } from './trace';
 
 /** What takes the place of a server; questions that need one are not asked, as no view offers them. */
 export function savedApi(saved: Saved): Api {
-  const missing = () => Promise.reject(new Error('this page has no server'));
+  const missing = () => Promise.reject(new Error('not available in a saved page'));
   return {
     live: false,
     models: missing,

@@ -31,7 +31,7 @@ export async function see(view: View): Promise<Seen> {
 async function unpackKind(kind: Kind): Promise<Heads> {
   const bytes = await inflate(fromBase64(kind.weights));
   const expected = kind.n_layers * kind.n_heads * kind.n_queries * kind.n_keys;
-  if (bytes.length !== expected) throw new Error(`${kind.kind}: got ${bytes.length} weights instead of ${expected}`);
+  if (bytes.length !== expected) throw new Error(`${kind.kind}: expected ${expected} weights, got ${bytes.length}`);
   return {
     kind: kind.kind as KindName,
     nLayers: kind.n_layers,

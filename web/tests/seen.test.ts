@@ -40,7 +40,7 @@ describe('unpacked weights', () => {
 
   it('say when they are not whole', async () => {
     const broken = { ...view, kinds: [{ ...view.kinds[0], n_keys: view.kinds[0].n_keys + 1 }] };
-    await expect(see(broken)).rejects.toThrow(/got \d+ weights instead of \d+/);
+    await expect(see(broken)).rejects.toThrow(/expected \d+ weights, got \d+/);
   });
 });
 

@@ -58,7 +58,9 @@ export async function toPng(svg: string): Promise<Blob> {
   canvas.width = 2 * picture.width;
   canvas.height = 2 * picture.height;
   canvas.getContext('2d')!.drawImage(picture, 0, 0, canvas.width, canvas.height);
-  return new Promise((made, failed) => canvas.toBlob((blob) => (blob ? made(blob) : failed(new Error('no picture')))));
+  return new Promise((made, failed) =>
+    canvas.toBlob((blob) => (blob ? made(blob) : failed(new Error('the picture could not be rendered')))),
+  );
 }
 
 export const MARK = '<!--regard-view-->';

@@ -28,7 +28,7 @@ from torch import Tensor
 from regard.attention import Additive, ScaledDot
 from regard.attention.blockwise import AdditiveBlocks
 from regard.mask import Mask
-from regard.position import T5, ALiBi, ByOffset, Position, Shaw
+from regard.position import T5, ALiBi, OffsetBias, Position, Shaw
 from regard.study.stats import signature
 from regard.study.timing import peak_bytes
 
@@ -70,15 +70,15 @@ def relative_inputs(B: int, H: int, n: int, E: int) -> list[Tensor]:
     return [torch.randn(B, H, n, E, device=DEVICE, dtype=torch.bfloat16, requires_grad=True) for _ in "qkv"]
 
 
-def offsets_of(position: Position, places: Tensor) -> Callable[[Tensor], ByOffset]:
+def offsets_of(position: Position, places: Tensor) -> Callable[[Tensor], OffsetBias]:
     """Gives what makes the scheme's bias by offset, without the look at the places that makes the host wait."""
     if isinstance(position, T5):
         reach = torch.arange(-position.max_distance, position.max_distance + 1, device=DEVICE)
         entries = position.buckets(reach)
-        return lambda q: ByOffset(places, places, position.table[entries].T[None, :, None])
+        return lambda q: OffsetBias(places, places, position.table[entries].T[None, :, None])
     if isinstance(position, Shaw):
-        return lambda q: ByOffset(places, places, q @ position.keys.to(q.dtype).T * position.scale)
-    return lambda q: ByOffset(places, places, slopes=position.get_buffer("slopes"))
+        return lambda q: OffsetBias(places, places, q @ position.keys.to(q.dtype).T * position.scale)
+    return lambda q: OffsetBias(places, places, slopes=position.get_buffer("slopes"))
 
 
 def relative_versions(position: Position, n: int) -> dict[str, Callable[..., Tensor]]:
@@ -89,7 +89,7 @@ def relative_versions(position: Position, n: int) -> dict[str, Callable[..., Ten
     offsets = offsets_of(position, places)
 
     def dense(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return F.scaled_dot_product_attention(q, k, v, offsets(q).written_out(q.dtype))
+        return F.scaled_dot_product_attention(q, k, v, offsets(q).materialise(q.dtype))
 
     def kernel(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return relative_attention(q, k, v, Mask(), offsets(q), attention.scale(q.shape[-1]), 0.0)
@@ -110,7 +110,7 @@ def flex_version(position: Position, n: int) -> dict[str, Callable[..., Tensor]]
             assert given.slopes is not None, "a bias has one of both"
             slopes = given.slopes.float()
             return compiled(q, k, v, score_mod=lambda s, b, h, i, j: s - slopes[h] * (j - i).abs())
-        at = torch.arange(1 - n, n, device=DEVICE).clamp(-given.reach, given.reach) + given.reach
+        at = torch.arange(1 - n, n, device=DEVICE).clamp(-given.max_offset, given.max_offset) + given.max_offset
         entries = given.table[0, :, 0, at]
         return compiled(q, k, v, score_mod=lambda s, b, h, i, j: s + entries[h, j - i + n - 1])
 

@@ -53,7 +53,7 @@ def without_cache(model: DecoderOnly, n: int) -> list[int]:
     """Writes n tokens, and reads all that was written before each."""
     ids = torch.tensor([[BOS]], device=next(model.parameters()).device)
     for _ in range(n):
-        logits, _ = model.go_on(ids, model.start(make_source([[]]), 1))
+        logits, _ = model.advance(ids, model.start(make_source([[]]), 1))
         logits[:, :4] = -torch.inf
         ids = torch.cat([ids, logits.argmax(-1, keepdim=True)], dim=1)
     return ids[0, 1:].tolist()

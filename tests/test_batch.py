@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.batch import Shape, doubled, make_batch, make_source, pack, unpack
+from regard.batch import BatchShape, duplicate_rows, make_batch, make_source, pack, unpack
 from regard.padding import BOS, EOS, PAD
 from tests.parts import exactly
 
@@ -23,10 +23,10 @@ def test_the_decoder_reads_one_token_behind_what_it_says(pairs):
     tgt = make_batch(*zip(*pairs, strict=True)).tgt
     for row, (_, sentence) in enumerate(pairs):
         n = len(sentence) + 1
-        assert tgt.read[row, :n].tolist() == [BOS, *sentence]
-        assert tgt.say[row, :n].tolist() == [*sentence, EOS]
-        assert tgt.real[row].tolist() == [True] * n + [False] * (tgt.read.shape[1] - n)
-    assert tgt.n_tokens == sum(len(sentence) + 1 for _, sentence in pairs) == int(tgt.real.sum())
+        assert tgt.inputs[row, :n].tolist() == [BOS, *sentence]
+        assert tgt.labels[row, :n].tolist() == [*sentence, EOS]
+        assert tgt.token_mask[row].tolist() == [True] * n + [False] * (tgt.inputs.shape[1] - n)
+    assert tgt.n_tokens == sum(len(sentence) + 1 for _, sentence in pairs) == int(tgt.token_mask.sum())
 
 
 @given(PAIRS)
@@ -34,8 +34,8 @@ def test_padding_fills_up(pairs):
     batch = make_batch(*zip(*pairs, strict=True))
     outside = torch.arange(batch.src.ids.shape[1]) >= batch.src.lengths[:, None]
     assert (batch.src.ids[outside] == PAD).all()
-    for filled in (batch.tgt.read, batch.tgt.say):
-        assert (filled[~batch.tgt.real] == 0).all()
+    for filled in (batch.tgt.inputs, batch.tgt.labels):
+        assert (filled[~batch.tgt.token_mask] == 0).all()
 
 
 @given(PAIRS)
@@ -43,7 +43,7 @@ def test_columns_stand_where_they_stand_and_past_the_longest_sentence_at_zero(pa
     batch = make_batch(*zip(*pairs, strict=True), widths=(9, 11))
     for positions, longest in (
         (batch.src.positions, int(batch.src.lengths.max())),
-        (batch.tgt.positions, int(batch.tgt.real.sum(1).max())),
+        (batch.tgt.positions, int(batch.tgt.token_mask.sum(1).max())),
     ):
         assert positions.tolist() == [[*range(longest), *[0] * (positions.shape[1] - longest)]]
 
@@ -73,11 +73,11 @@ def test_a_width_adds_padding_alone(pairs, src_width, tgt_width):
     src, tgt = zip(*pairs, strict=True)
     narrow, wide = make_batch(src, tgt), make_batch(src, tgt, (src_width, tgt_width))
     assert wide.src.ids.shape[1] == src_width
-    assert wide.tgt.read.shape[1] == tgt_width
+    assert wide.tgt.inputs.shape[1] == tgt_width
     exactly(wide.src.ids[:, : narrow.src.ids.shape[1]], narrow.src.ids)
-    exactly(wide.tgt.say[:, : narrow.tgt.say.shape[1]], narrow.tgt.say)
+    exactly(wide.tgt.labels[:, : narrow.tgt.labels.shape[1]], narrow.tgt.labels)
     assert wide.tgt.n_tokens == narrow.tgt.n_tokens
-    assert not wide.tgt.real[:, narrow.tgt.real.shape[1] :].any()
+    assert not wide.tgt.token_mask[:, narrow.tgt.token_mask.shape[1] :].any()
 
 
 def test_ids_of_a_store_do_as_well_as_lists():
@@ -95,7 +95,14 @@ def test_what_does_not_fit_is_refused():
 def test_a_batch_moves_whole():
     batch = make_batch([[5, 6], [7]], [[8], [9, 10]])
     moved = batch.to(torch.device("meta"))
-    tensors = (moved.src.ids, moved.src.positions, moved.src.lengths, moved.tgt.read, moved.tgt.say, moved.tgt.real)
+    tensors = (
+        moved.src.ids,
+        moved.src.positions,
+        moved.src.lengths,
+        moved.tgt.inputs,
+        moved.tgt.labels,
+        moved.tgt.token_mask,
+    )
     assert all(tensor.device.type == "meta" for tensor in (*tensors, moved.tgt.positions, moved.src.mask.key_lengths))
     assert moved.src.mask.n_keys == batch.src.mask.n_keys
 
@@ -115,9 +122,12 @@ def packed(pairs, shape):
 @given(PAIRS)
 def test_a_packed_batch_is_the_batch(pairs):
     expected = make_batch(*zip(*pairs, strict=True), widths=(9, 11))
-    shape = Shape(len(pairs), 9, 11)
+    shape = BatchShape(len(pairs), 9, 11)
     found = unpack(packed(pairs, shape), shape, False, expected.tgt.n_tokens)
-    for side, names in (("src", ("ids", "positions", "lengths")), ("tgt", ("read", "say", "positions", "real"))):
+    for side, names in (
+        ("src", ("ids", "positions", "lengths")),
+        ("tgt", ("inputs", "labels", "positions", "token_mask")),
+    ):
         for name in names:
             exactly(getattr(getattr(found, side), name), getattr(getattr(expected, side), name))
     assert found.tgt.n_tokens == expected.tgt.n_tokens
@@ -126,20 +136,20 @@ def test_a_packed_batch_is_the_batch(pairs):
 
 @given(PAIRS)
 def test_rows_that_are_not_filled_say_nothing(pairs):
-    shape = Shape(len(pairs) + 2, 8, 8)
+    shape = BatchShape(len(pairs) + 2, 8, 8)
     found = unpack(packed(pairs, shape), shape, False, 0)
-    assert not found.tgt.real[len(pairs) :].any()
+    assert not found.tgt.token_mask[len(pairs) :].any()
     assert found.src.lengths[len(pairs) :].tolist() == [1, 1]
     assert found.src.ids[len(pairs) :, 0].tolist() == [EOS, EOS]
 
 
 def test_a_full_batch_has_no_mask():
-    shape = Shape(2, 3, 2)
+    shape = BatchShape(2, 3, 2)
     assert unpack(packed([([5, 6], [7]), ([8, 9], [7])], shape), shape, True, 4).src.mask.key_lengths is None
 
 
 def test_a_doubled_batch_stands_below_itself():
-    batch = doubled(make_batch([[5, 6], [7]], [[8], [9, 5]]))
-    for x in (batch.src.ids, batch.src.lengths, batch.src.mask.key_lengths, batch.tgt.read, batch.tgt.say):
+    batch = duplicate_rows(make_batch([[5, 6], [7]], [[8], [9, 5]]))
+    for x in (batch.src.ids, batch.src.lengths, batch.src.mask.key_lengths, batch.tgt.inputs, batch.tgt.labels):
         exactly(x[:2], x[2:])
-    assert batch.tgt.n_tokens == 10 == int(batch.tgt.real.sum())
+    assert batch.tgt.n_tokens == 10 == int(batch.tgt.token_mask.sum())

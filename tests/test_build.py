@@ -52,7 +52,7 @@ def test_a_pair_runs_as_defined_or_is_refused_with_its_reason(attention, positio
         assert f"{position!r} has no meaning with {attention!r}" in str(refusal.value)
         return
     layer = make_layer(attention, position).to(dtype)
-    places = layer.position.places(T)
+    places = layer.position.first_positions(T)
     x = layer.position.embed(noise(B, T, D_MODEL, seed=1).to(dtype), places)
     defined = definition(layer, x, places)
     for make_mask in MASKS.values():

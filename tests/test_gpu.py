@@ -75,7 +75,7 @@ def test_every_pair_can_be_captured(name, position):
     torch.manual_seed(0)
     layer = build_heads(HeadsSettings(12, 3, attention=PartSettings(name), position=PartSettings(position))).cuda()
     x = torch.randn(2, 16, 12, device="cuda")
-    places = layer.position.places(16).cuda()
+    places = layer.position.first_positions(16).cuda()
     lengths = torch.tensor([16, 9], device="cuda")
     mask = Mask(n_keys=16, key_lengths=lengths, query_lengths=lengths)
     step = lambda: layer(*[layer.position.embed(x, places)] * 3, places, places, mask)  # noqa: E731

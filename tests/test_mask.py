@@ -83,7 +83,7 @@ RULES = st.tuples(SIZES, OFFSET).flatmap(lambda drawn: one_rule_set(*drawn))
 TWO_RULES = st.tuples(SIZES, OFFSET).flatmap(lambda drawn: st.tuples(one_rule_set(*drawn), one_rule_set(*drawn)))
 
 
-def written_out(mask: Mask, sizes: tuple[int, int, int, int]) -> Tensor:
+def materialise(mask: Mask, sizes: tuple[int, int, int, int]) -> Tensor:
     tile = mask.tile(range(sizes[2]), range(sizes[3]), CPU)
     return torch.ones(sizes, dtype=torch.bool) if tile is None else tile.expand(sizes)
 
@@ -91,15 +91,15 @@ def written_out(mask: Mask, sizes: tuple[int, int, int, int]) -> Tensor:
 @given(RULES)
 def test_a_mask_is_its_rules_pair_by_pair(rules):
     rules.mask().check(*rules.sizes)
-    exactly(written_out(rules.mask(), rules.sizes), rules.dense())
+    exactly(materialise(rules.mask(), rules.sizes), rules.dense())
 
 
 @given(TWO_RULES)
 def test_a_conjunction_is_the_elementwise_and(both):
     one, other = both
     expected = one.dense() & other.dense()
-    exactly(written_out(one.mask() & other.mask(), one.sizes), expected)
-    exactly(written_out(other.mask() & one.mask(), one.sizes), expected)
+    exactly(materialise(one.mask() & other.mask(), one.sizes), expected)
+    exactly(materialise(other.mask() & one.mask(), one.sizes), expected)
 
 
 @given(RULES, st.data())

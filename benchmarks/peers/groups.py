@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from regard.batch import Batch, Rows, Shape, pack
+from regard.batch import Batch, BatchShape, Rows, pack
 from regard.padding import BOS, EOS, PAD
 from regard.train.batching import Group, Packed, plan_epoch
 
@@ -24,7 +24,7 @@ def make_groups(lengths: NDArray[np.int64], budget: int, vocab_size: int, fixed:
     plan = plan_epoch(drawn, budget, seed=0, epoch=0)
     groups = []
     for at, (pairs, n_tokens, shape) in enumerate(zip(plan.batches, plan.n_tokens, plan.shapes, strict=True)):
-        room = shape if fixed else Shape(len(pairs), *(drawn[pairs].max(axis=0) + 1).tolist())
+        room = shape if fixed else BatchShape(len(pairs), *(drawn[pairs].max(axis=0) + 1).tolist())
         groups.append(Group([_packed(drawn[pairs], room, vocab_size, rng)], n_tokens, 0, at + 1, int(pairs[0])))
     return groups
 
@@ -56,11 +56,11 @@ def slots(group: Group) -> int:
 
 def real_lengths(batch: Batch) -> list[tuple[int, int]]:
     """Gives the lengths of source and target, the end of the sentence included, of the rows that say something."""
-    both = torch.stack([batch.src.lengths, batch.tgt.real.sum(dim=1)], dim=1).tolist()
+    both = torch.stack([batch.src.lengths, batch.tgt.token_mask.sum(dim=1)], dim=1).tolist()
     return [(src, tgt) for src, tgt in both if tgt > 0]
 
 
-def _packed(lengths: NDArray[np.int64], shape: Shape, vocab_size: int, rng: np.random.Generator) -> Packed:
+def _packed(lengths: NDArray[np.int64], shape: BatchShape, vocab_size: int, rng: np.random.Generator) -> Packed:
     src = _rows(lengths[:, 0] + 1, shape.src, vocab_size, rng)
     tgt = _rows(lengths[:, 1] + 2, shape.tgt + 1, vocab_size, rng)
     tgt[0][:, 0] = BOS

@@ -66,7 +66,7 @@ def decode_joey(model: nn.Module, beam: int) -> Callable[[list[Task]], list[Any]
 
 def joey_loss(model: nn.Module, batch: Batch) -> Tensor:
     """Gives the mean of −log p over the real tokens."""
-    sentences = torch.cat([batch.tgt.read[:, :1], batch.tgt.say], dim=1)
+    sentences = torch.cat([batch.tgt.inputs[:, :1], batch.tgt.labels], dim=1)
     made = _batch(batch.src.ids, sentences)
     return model(return_type="loss", **vars(made))[0] / batch.tgt.n_tokens
 

@@ -125,7 +125,7 @@ def _of_tensors(module: nn.Module, compiled: bool) -> Peer:
     call: Callable[..., Any] = torch.compile(module, dynamic=False) if compiled else module
 
     def loss(batch: Batch) -> Tensor:
-        return call(batch.src.ids, batch.tgt.read, batch.tgt.say, batch.tgt.real)
+        return call(batch.src.ids, batch.tgt.inputs, batch.tgt.labels, batch.tgt.token_mask)
 
     return module, loss
 

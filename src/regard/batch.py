@@ -36,23 +36,23 @@ class Source:
 class Target:
     """Target sentences, shifted: what the decoder reads, and what it should say next."""
 
-    read: Int[Tensor, "B T"]
-    say: Int[Tensor, "B T"]
+    inputs: Int[Tensor, "B T"]
+    labels: Int[Tensor, "B T"]
     positions: Int[Tensor, "1 T"]
-    real: Bool[Tensor, "B T"]
+    token_mask: Bool[Tensor, "B T"]
     n_tokens: int  # real ones
     mask: Mask  # causal alone: padding comes last, so a real token sees none of it
 
     def to(self, device: torch.device) -> "Target":
         """Moves to a device."""
-        read, say, positions, real = (
-            x.to(device, non_blocking=True) for x in (self.read, self.say, self.positions, self.real)
+        inputs, labels, positions, token_mask = (
+            x.to(device, non_blocking=True) for x in (self.inputs, self.labels, self.positions, self.token_mask)
         )
-        return Target(read, say, positions, real, self.n_tokens, self.mask)
+        return Target(inputs, labels, positions, token_mask, self.n_tokens, self.mask)
 
 
 @dataclass(frozen=True)
-class Shape:
+class BatchShape:
     """The room for a batch: its rows, and its columns on either side, the end of the sentence included."""
 
     rows: int
@@ -78,7 +78,7 @@ def make_source(sentences: Sequence[Ids], width: int | None = None) -> Source:
     columns, lengths = np.arange(ids.shape[1]), torch.from_numpy(n)
     positions = columns * (columns < n.max(initial=0))  # as `_positions`; small arrays cost less than small tensors
     full = bool((n == len(columns)).all())
-    mask = Mask() if full else Mask(n_keys=len(columns), key_lengths=lengths, sighted=True)
+    mask = Mask() if full else Mask(n_keys=len(columns), key_lengths=lengths, no_empty_rows=True)
     return Source(torch.from_numpy(ids), torch.from_numpy(positions[None]), lengths, mask)
 
 
@@ -87,15 +87,15 @@ def make_batch(src: Sequence[Ids], tgt: Sequence[Ids], widths: tuple[int, int] |
     if len(src) != len(tgt):
         raise ValueError(f"there must be one target for each source, got {len(src)} and {len(tgt)}")
     src_width, tgt_width = widths or (None, None)
-    (read, lengths), (say, _) = (
+    (inputs, lengths), (labels, _) = (
         map(torch.from_numpy, pad(tgt, head, tail, tgt_width)) for head, tail in (([BOS], []), ([], [EOS]))
     )
-    real = torch.arange(read.shape[1]) < lengths[:, None]
-    target = Target(read, say, _positions(real), real, int(lengths.sum()), causal())
+    token_mask = torch.arange(inputs.shape[1]) < lengths[:, None]
+    target = Target(inputs, labels, _positions(token_mask), token_mask, int(lengths.sum()), causal())
     return Batch(make_source(src, src_width), target)
 
 
-def pack(src: Rows, tgt: Rows, shape: Shape) -> Int[Tensor, " N"]:
+def pack(src: Rows, tgt: Rows, shape: BatchShape) -> Int[Tensor, " N"]:
     """Lays the ids of a batch out in one row of numbers, which a device takes in one copy; `unpack` is its inverse.
 
     Sources are closed by EOS, targets stand between BOS and EOS. Rows that a batch does not fill say nothing: their
@@ -111,39 +111,39 @@ def pack(src: Rows, tgt: Rows, shape: Shape) -> Int[Tensor, " N"]:
     return packed
 
 
-def unpack(packed: Int[Tensor, " N"], shape: Shape, full: bool, n_tokens: int) -> Batch:
+def unpack(packed: Int[Tensor, " N"], shape: BatchShape, full: bool, n_tokens: int) -> Batch:
     """Makes a batch on the device where the packed ids lie, without asking it anything; `full` is without padding."""
     ids, ends, written, said = _parts(packed.long(), shape)
-    real = torch.arange(shape.tgt, device=packed.device) < said[:, None]
-    say = written[:, 1:] * real
-    target = Target(written[:, :-1] * real, say, _positions(real), real, n_tokens, causal())
+    token_mask = torch.arange(shape.tgt, device=packed.device) < said[:, None]
+    inputs, labels = written[:, :-1] * token_mask, written[:, 1:] * token_mask
+    target = Target(inputs, labels, _positions(token_mask), token_mask, n_tokens, causal())
     return Batch(padded_source(ids, ends, full), target)
 
 
 def padded_source(ids: Int[Tensor, "B S"], lengths: Int[Tensor, " B"], full: bool) -> Source:
     """Makes a source of ids that end with EOS and PAD, on their device and without asking it anything."""
-    real = torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
-    mask = Mask() if full else Mask(n_keys=ids.shape[1], key_lengths=lengths, sighted=True)
-    return Source(ids, _positions(real), lengths, mask)
+    token_mask = torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
+    mask = Mask() if full else Mask(n_keys=ids.shape[1], key_lengths=lengths, no_empty_rows=True)
+    return Source(ids, _positions(token_mask), lengths, mask)
 
 
-def doubled(batch: Batch) -> Batch:
+def duplicate_rows(batch: Batch) -> Batch:
     """Sets a batch below itself."""
     src, tgt = batch.src, batch.tgt
     ids, lengths = (torch.cat([x, x]) for x in (src.ids, src.lengths))
     mask = src.mask if src.mask.key_lengths is None else replace(src.mask, key_lengths=lengths)
-    read, say, real = (torch.cat([x, x]) for x in (tgt.read, tgt.say, tgt.real))
-    target = Target(read, say, tgt.positions, real, 2 * tgt.n_tokens, tgt.mask)
+    inputs, labels, token_mask = (torch.cat([x, x]) for x in (tgt.inputs, tgt.labels, tgt.token_mask))
+    target = Target(inputs, labels, tgt.positions, token_mask, 2 * tgt.n_tokens, tgt.mask)
     return Batch(Source(ids, src.positions, lengths, mask), target)
 
 
-def _parts(packed: Tensor, shape: Shape) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _parts(packed: Tensor, shape: BatchShape) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gives source ids and lengths, target ids from BOS to EOS, and the number of tokens to say."""
     B = shape.rows
     ids, ends, written, said = packed.split([B * shape.src, B, B * (shape.tgt + 1), B])
     return ids.view(B, shape.src), ends, written.view(B, shape.tgt + 1), said
 
 
-def _positions(real: Bool[Tensor, "B T"]) -> Int[Tensor, "1 T"]:
+def _positions(token_mask: Bool[Tensor, "B T"]) -> Int[Tensor, "1 T"]:
     """Gives where each column stands, once for all sentences; one that is padding in all of them stands at 0."""
-    return torch.arange(real.shape[1], device=real.device) * real.any(dim=0, keepdim=True)
+    return torch.arange(token_mask.shape[1], device=token_mask.device) * token_mask.any(dim=0, keepdim=True)

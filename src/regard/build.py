@@ -13,7 +13,7 @@ from regard.model import DecoderOnly, MultiHeadAttention, Recurrent, Seq2Seq, Tr
 from regard.model.layers import Embedding, FactoredTable, FeedForward, Output, make_table
 from regard.model.multihead import check_sizes
 from regard.model.norm import NORM, Residual
-from regard.model.recurrent import Reader, Writer
+from regard.model.recurrent import GRUDecoder, GRUEncoder
 from regard.model.transformer import Decoder, DecoderLayer, Encoder, EncoderLayer
 from regard.padding import PAD
 from regard.position import POSITION, NoPosition, Position
@@ -112,8 +112,8 @@ def build_recurrent(settings: ModelSettings, vocab_sizes: tuple[int, int]) -> Re
     src, tgt, output = build_embeddings(settings, vocab_sizes, *positions)
     sizes = {"n_heads": 1, "d_query": D, "d_key": D}
     attention = build_part(ATTENTION, settings.attention, "attention", sizes)
-    reader = Reader(D, settings.n_encoder_layers, settings.dropout)
-    writer = Writer(D, D, D, settings.n_decoder_layers, settings.dropout)
+    reader = GRUEncoder(D, settings.n_encoder_layers, settings.dropout)
+    writer = GRUDecoder(D, D, D, settings.n_decoder_layers, settings.dropout)
     return Recurrent(src, tgt, attention, reader, writer, output, settings.dropout)
 
 

@@ -23,7 +23,7 @@ class Mask:
     window: int | None = None  # no key farther away than this
     offset: int = 0  # keys that stand before the first query, as in a cache
     allowed: Bool[Tensor, "#B #H #Q #K"] | None = None  # anything else
-    sighted: bool = False  # known without looking at tensors: every query is allowed some key
+    no_empty_rows: bool = False  # known without looking at tensors: every query is allowed some key
 
     def __and__(self, other: "Mask") -> "Mask":
         return Mask(
@@ -54,7 +54,7 @@ class Mask:
             rules.append(_cut(_cut(self.allowed, 2, rows), 3, keys))
         return _conjunction(rules)
 
-    def of(self, sequences: Int[Tensor, " M"]) -> "Mask":
+    def select(self, sequences: Int[Tensor, " M"]) -> "Mask":
         """Goes on with some sequences of a batch that only their lengths tell apart."""
         return self if self.key_lengths is None else replace(self, key_lengths=self.key_lengths[sequences])
 

@@ -8,7 +8,7 @@ from regard.attention.contract import masked_softmax
 from regard.build import build_heads
 from regard.config import HeadsSettings, PartSettings
 from regard.mask import Mask, causal, padding
-from regard.position import ALiBi, ByOffset
+from regard.position import ALiBi, OffsetBias
 from tests.kernels.cases import GPU, INTERPRETED, NEAR, agree, masks, moved
 
 SIZES = (2, 2, 150, 277, 12, 18)  # B, H, Q, K, E, E3: tiles near the diagonal and beyond the reach on either side
@@ -38,7 +38,7 @@ def inputs(B, H, Q, K, E, E3, *table):
 def definition(mask, places, slopes=None):
     def mix(given):
         q, k, v, *table = given
-        bias = ByOffset(*places, *(table or [None]), slopes).written_out(q.dtype)
+        bias = OffsetBias(*places, *(table or [None]), slopes).materialise(q.dtype)
         scores = SCALE * q @ k.transpose(-1, -2) + bias
         return masked_softmax(scores, mask.tile(range(q.shape[2]), range(k.shape[2]), torch.device("cpu"))) @ v
 
@@ -53,7 +53,7 @@ def kernel(mask, places, device, slopes=None, dropout=0.0):
 
     def run(given):
         q, k, v, *table = given
-        bias = ByOffset(*on, *(table or [None]), steep)
+        bias = OffsetBias(*on, *(table or [None]), steep)
         return relative_attention(q, k, v, moved(mask, device), bias, SCALE, dropout)
 
     return run
@@ -177,7 +177,7 @@ def check_dropout(device):
 
     def plain(given):
         scores = SCALE * given[0] @ given[1].transpose(-1, -2)
-        scores = scores + ByOffset(*places, given[3]).written_out(torch.float64)
+        scores = scores + OffsetBias(*places, given[3]).materialise(torch.float64)
         return (masked_softmax(scores, causal().tile(range(Q), range(K), torch.device("cpu"))) * keep * 2) @ given[2]
 
     given = [x.cpu().double() for x in (q, k)] + noise((B, H, K, 5)) + [table.cpu().double()]
@@ -260,9 +260,9 @@ class TestOnGPU:
     def test_the_part_says_which_kernel_runs(self):
         q = torch.randn(2, 2, 256, 64, device="cuda", dtype=torch.bfloat16)
         places = torch.arange(256, device="cuda")[None]
-        bias = ALiBi(2).cuda().by_offset(q, places, places)
+        bias = ALiBi(2).cuda().offset_bias(q, places, places)
         assert ScaledDot().kernel(q, q, q, Mask(), bias) == "relative"
-        assert ScaledDot().kernel(q[:, :, :8], q, q, Mask(), ByOffset(places[:, :8], places, None, bias.slopes)) != (
+        assert ScaledDot().kernel(q[:, :, :8], q, q, Mask(), OffsetBias(places[:, :8], places, None, bias.slopes)) != (
             "relative"
         )
 

@@ -38,7 +38,7 @@ def logits_of(model, texts):
 def test_token_by_token_is_as_all_at_once(position, changes):
     model = make_model(position, **changes)
     whole = logits_of(model, TEXTS)
-    read = make_batch([[]] * len(TEXTS), TEXTS).tgt.read
+    read = make_batch([[]] * len(TEXTS), TEXTS).tgt.inputs
     state = model.start(make_source([[]] * len(TEXTS)), 1)
     for t in range(read.shape[1]):
         with torch.inference_mode():
@@ -53,8 +53,8 @@ def test_a_prompt_read_at_once_leaves_the_same_state(position, cut):
     model, text = make_model(position), torch.tensor([[BOS, *TEXTS[0]]])
     with torch.inference_mode():
         state = model.start(make_source([[]]), 1)
-        _, state = model.go_on(text[:, :cut], state)
-        said, state = model.go_on(text[:, cut:], state)
+        _, state = model.advance(text[:, :cut], state)
+        said, state = model.advance(text[:, cut:], state)
     torch.testing.assert_close(said, logits_of(model, TEXTS[:1])[:, -1], rtol=1e-9, atol=1e-9)
     assert state.length == text.shape[1]
 

@@ -49,7 +49,7 @@ def make_model(family="transformer", attention="scaled_dot", position="sinusoida
 
 def stepped(model, sources, targets):
     """Gives the logits of a decoder that reads token by token from its cache, (B, T, V)."""
-    read = make_batch(sources, targets).tgt.read
+    read = make_batch(sources, targets).tgt.inputs
     state, logits = model.start(make_source(sources), 1), []
     for tokens in read.T:
         said, state = model.step(tokens, state)
@@ -67,7 +67,7 @@ def test_a_cache_changes_nothing_and_neither_does_reading_all_at_once(family, at
     model = make_model(family, attention, position)
     batch = make_batch(SOURCES, TARGETS)
     by_step, at_once = stepped(model, SOURCES, TARGETS), model(batch)
-    near(by_step[batch.tgt.real], at_once[batch.tgt.real])
+    near(by_step[batch.tgt.token_mask], at_once[batch.tgt.token_mask])
     for t in (1, 2, 5):  # without a cache: the sentence so far, anew at each step
         so_far = model(make_batch(SOURCES, [target[: t - 1] for target in TARGETS]))
         for row, target in enumerate(TARGETS):
@@ -78,7 +78,7 @@ def test_a_cache_changes_nothing_and_neither_does_reading_all_at_once(family, at
 @pytest.mark.parametrize(("family", "attention", "position"), LEGAL, ids=["-".join(parts) for parts in LEGAL])
 @torch.inference_mode()
 def test_padding_and_the_order_of_the_batch_change_nothing(family, attention, position):
-    model, real = make_model(family, attention, position), make_batch(SOURCES, TARGETS).tgt.real
+    model, real = make_model(family, attention, position), make_batch(SOURCES, TARGETS).tgt.token_mask
     expected = model(make_batch(SOURCES, TARGETS))
     wide = model(make_batch(SOURCES, TARGETS, widths=(19, 17)))
     near(wide[:, : real.shape[1]][real], expected[real])
@@ -109,7 +109,7 @@ def by_the_book(model, batch):
     memory, ends = model.encoder(model.src(src.ids, src.positions), src.lengths)
     hidden = list(torch.tanh(model.first(ends)).chunk(len(model.decoder.cells), dim=-1))
     logits = []
-    for word in model.tgt(tgt.read, tgt.positions).unbind(1):
+    for word in model.tgt(tgt.inputs, tgt.positions).unbind(1):
         weights = model.attention.weights(hidden[-1][:, None, None], memory[:, None], src.mask)
         context = (weights @ memory[:, None])[:, 0, 0]
         below = torch.cat([word, context], dim=-1)
@@ -161,7 +161,7 @@ BRANCHING = [("transformer", "scaled_dot"), *(("recurrent", attention) for atten
 def test_hypotheses_of_a_sentence_share_it_and_go_their_own_ways(family, attention):
     model, N = make_model(family, attention), 3
     written = [[5, 6, 7], [8, 5, 5], [12, 9, 6], [5, 5, 5], [6, 6, 7], [7, 4, 4]]  # three for each of two sentences
-    read = make_batch([[4]] * 6, written).tgt.read
+    read = make_batch([[4]] * 6, written).tgt.inputs
     state = model.start(make_source(SOURCES[:2]), N)
     for t in range(3):
         logits, state = model.step(read[:, t], state)
@@ -193,7 +193,7 @@ def test_tables_are_tied_as_told(family):
 @torch.inference_mode()
 def test_every_norm_runs_in_both_places_and_decodes_as_it_was_trained(norm, norm_place):
     model = make_model(norm=norm, norm_place=norm_place)
-    real = make_batch(SOURCES, TARGETS).tgt.real
+    real = make_batch(SOURCES, TARGETS).tgt.token_mask
     near(stepped(model, SOURCES, TARGETS)[real], model(make_batch(SOURCES, TARGETS))[real])
     assert (model.decoder.last_norm is None) == (norm_place == "after")
 
@@ -201,7 +201,7 @@ def test_every_norm_runs_in_both_places_and_decodes_as_it_was_trained(norm, norm
 @pytest.mark.parametrize("norm_place", ["before", "after"])
 def test_batch_norm_does_not_see_padding_in_training(norm_place):
     tight, wide = (make_model(norm="batch", norm_place=norm_place).train() for _ in range(2))
-    real = make_batch(SOURCES, TARGETS).tgt.real
+    real = make_batch(SOURCES, TARGETS).tgt.token_mask
     expected = tight(make_batch(SOURCES, TARGETS))
     near(wide(make_batch(SOURCES, TARGETS, widths=(19, 17)))[:, : real.shape[1]][real], expected[real])
     for (name, a), (_, b) in zip(tight.named_buffers(), wide.named_buffers(), strict=True):
@@ -225,7 +225,7 @@ def test_every_parameter_learns_but_the_padding(family):
 @torch.inference_mode()
 def test_codes_beside_the_token_decode_as_codes_added_to_it(family, join):
     part = PartSettings("sinusoidal", {"join": join})
-    model, real = make_model(family, position=part), make_batch(SOURCES, TARGETS).tgt.real
+    model, real = make_model(family, position=part), make_batch(SOURCES, TARGETS).tgt.token_mask
     near(stepped(model, SOURCES, TARGETS)[real], model(make_batch(SOURCES, TARGETS))[real])
 
 

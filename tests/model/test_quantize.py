@@ -16,13 +16,13 @@ from regard.config import ModelSettings, PartSettings
 from regard.model.quantize import (
     Int8Linear,
     TransposedLinear,
-    made_small,
+    dequantize,
+    dequantize_linears,
+    dequantize_rows,
     precision_of,
-    replace_linears,
-    restore_linears,
-    restored,
-    restored_rows,
-    rounded_rows,
+    quantize,
+    quantize_linears,
+    quantize_rows,
 )
 from tests.parts import exactly, noise
 from tests.train.tiny import trained_once
@@ -43,36 +43,36 @@ def rows(seed, magnitude, shape=(7, 11)):
 @given(seed=st.integers(0, 2**20), magnitude=st.sampled_from([1e-30, 1e-6, 0.02, 1.0, 3e4, 1e30]))
 def test_rounding_errs_by_half_a_scale_at_most_and_twice_is_once(seed, magnitude):
     matrix = rows(seed, magnitude)
-    whole, scales = rounded_rows(matrix)
-    back = restored_rows(whole, scales)
+    whole, scales = quantize_rows(matrix)
+    back = dequantize_rows(whole, scales)
     assert whole.abs().amax(dim=1).eq(127).all()
     assert ((back - matrix).abs() <= scales[:, None] * 0.5001).all()
-    again, _ = rounded_rows(back)
+    again, _ = quantize_rows(back)
     exactly(again, whole)
 
 
 @given(seed=st.integers(0, 2**20))
 def test_packing_what_was_restored_gives_the_same_whole_numbers(seed):
     """A model that was shipped in 8 bits and runs in 8 bits is rounded once, not twice."""
-    whole, scales = rounded_rows(rows(seed, 0.05))
-    weight, _ = torch.ops.quantized.linear_unpack(Int8Linear(restored_rows(whole, scales), None).packed)
+    whole, scales = quantize_rows(rows(seed, 0.05))
+    weight, _ = torch.ops.quantized.linear_unpack(Int8Linear(dequantize_rows(whole, scales), None).packed)
     exactly(weight.int_repr(), whole)
     torch.testing.assert_close(weight.q_per_channel_scales().float(), scales, rtol=1e-6, atol=0)
 
 
 def test_a_row_of_zeros_stays_one():
     matrix = torch.tensor([[0.0, 0.0], [1.0, -254.0]])
-    whole, scales = rounded_rows(matrix)
+    whole, scales = quantize_rows(matrix)
     exactly(whole, torch.tensor([[0, 0], [0, -127]], dtype=torch.int8))  # half a scale rounds to even
     exactly(scales, torch.tensor([1.0, 2.0]))  # nothing is divided by 0
-    exactly(restored_rows(whole, scales), torch.tensor([[0.0, 0.0], [0.0, -254.0]]))
+    exactly(dequantize_rows(whole, scales), torch.tensor([[0.0, 0.0], [0.0, -254.0]]))
 
 
 @pytest.mark.parametrize("settings", MODELS, ids=["transformer", "shaw", "recurrent"])
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
 def test_every_model_comes_back_with_its_names_and_shapes(settings, precision):
     tensors = unique_tensors(build_model(settings, (23, 23)))
-    back = restored(made_small(tensors, precision))
+    back = dequantize(quantize(tensors, precision))
     assert back.keys() == tensors.keys()
     for name, tensor in tensors.items():
         assert back[name].dtype == tensor.dtype
@@ -86,7 +86,7 @@ def test_every_model_comes_back_with_its_names_and_shapes(settings, precision):
 
 def test_an_unknown_precision_is_refused_with_the_nearest():
     with pytest.raises(ValueError, match="unknown precision 'int16': did you mean 'int8'"):
-        made_small({}, "int16")
+        quantize({}, "int16")
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
@@ -128,7 +128,7 @@ def test_restored_maps_are_those_that_the_8_bit_numbers_stand_for(bias):
     exact.requires_grad_(False)
     scales = [layer.weight.abs().amax(dim=1, keepdim=True) / 127 for layer in (exact[0], exact[1][0])]
     expected = [(layer.weight / s).round() * s for layer, s in zip((exact[0], exact[1][0]), scales, strict=True)]
-    restored = restore_linears(replace_linears(exact))
+    restored = dequantize_linears(quantize_linears(exact))
     for layer, weight in zip((restored[0], restored[1][0]), expected, strict=True):
         assert_close(layer.weight, weight)
         assert type(layer) is torch.nn.Linear and (layer.bias is not None) == bias

@@ -5,7 +5,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch.testing import assert_close
 
-from regard.model.recurrent import Reader, Writer
+from regard.model.recurrent import GRUDecoder, GRUEncoder
 from tests.parts import noise
 
 B, S, D, LAYERS = 3, 7, 6, 2
@@ -24,7 +24,7 @@ def copied(reader):
 
 def test_the_reader_equals_a_packed_bidirectional_gru():
     torch.manual_seed(0)
-    reader = Reader(D, LAYERS, dropout=0.0).double()
+    reader = GRUEncoder(D, LAYERS, dropout=0.0).double()
     x = noise(B, S, D, seed=1).requires_grad_()
     states, ends = reader(x, LENGTHS)
     packed = pack_padded_sequence(x, LENGTHS, batch_first=True, enforce_sorted=False)
@@ -40,14 +40,14 @@ def test_the_reader_equals_a_packed_bidirectional_gru():
 
 def test_the_writer_equals_a_gru_step_by_step():
     torch.manual_seed(0)
-    writer = Writer(5, 11, D, LAYERS, dropout=0.0).double()
+    writer = GRUDecoder(5, 11, D, LAYERS, dropout=0.0).double()
     theirs = nn.GRU(16, D, LAYERS).double()
     for layer, cell in enumerate(writer.cells):
         for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
             getattr(theirs, f"{name}_l{layer}").data.copy_(getattr(cell, name))
     words, contexts, hidden = noise(4, B, 5, seed=1), noise(4, B, 11, seed=3), noise(LAYERS, B, D, seed=2)
     expected, last = theirs(torch.cat([words, contexts], dim=-1), hidden)
-    for t, read in enumerate(writer.read(words)):
+    for t, read in enumerate(writer.word_gates(words)):
         top, hidden = writer(read, contexts[t], hidden)
         assert_close(top, expected[t])
     assert_close(hidden, last)

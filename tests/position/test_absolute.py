@@ -122,9 +122,11 @@ def test_fewer_features_than_axes_are_refused(name, width, n_axes):
 
 
 def test_cells_are_read_row_by_row():
-    exactly(Grid(4, n_axes=2).places(7)[0], torch.tensor([[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2], [2, 0]]))
+    exactly(
+        Grid(4, n_axes=2).first_positions(7)[0], torch.tensor([[0, 0], [0, 1], [0, 2], [1, 0], [1, 1], [1, 2], [2, 0]])
+    )
     cube = [[0, 0, 0], [0, 0, 1], [0, 1, 0], [0, 1, 1], [1, 0, 0]]
-    exactly(Grid(6, n_axes=3).places(5)[0], torch.tensor(cube))
+    exactly(Grid(6, n_axes=3).first_positions(5)[0], torch.tensor(cube))
 
 
 @pytest.mark.parametrize("width", [1, 2, 7, 8])
@@ -234,5 +236,5 @@ def test_fewer_features_than_parts_are_refused():
 
 
 def test_speakers_take_turns_of_eight_tokens():
-    places = Turns(8, n_speakers=2).places(25)[0]
+    places = Turns(8, n_speakers=2).first_positions(25)[0]
     exactly(places[[0, 7, 8, 16, 24]], torch.tensor([[0, 0, 0], [7, 0, 0], [8, 1, 1], [16, 2, 0], [24, 3, 1]]))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.testing import assert_close
 
-from regard.position import POSITION, ByOffset, Position
+from regard.position import POSITION, OffsetBias, Position
 from regard.position.contract import add, check, check_range, concatenate
 from tests.parts import B, E, H, K, Q, exactly, leaves, make_places, make_position, noise
 
@@ -26,8 +26,8 @@ def places():
 def test_written_out_it_is_the_bias_in_value_and_gradient(name):
     scheme, (q_places, k_places) = make_position(name), places()
     q, k = noise(B, H, 5, E, seed=1).requires_grad_(), noise(B, H, k_places.shape[1], E, seed=2)
-    by_offset = scheme.by_offset(q, q_places, k_places)
-    bias, written = scheme.bias(q, k, q_places, k_places), by_offset.written_out(q.dtype)
+    by_offset = scheme.offset_bias(q, q_places, k_places)
+    bias, written = scheme.bias(q, k, q_places, k_places), by_offset.materialise(q.dtype)
     assert_close(written.expand(B, -1, -1, -1), bias.expand(B, -1, -1, -1), rtol=1e-12, atol=1e-12)
     wanted = [*scheme.parameters(), *([q] if name == "shaw" else [])]
     if bias.requires_grad:
@@ -45,23 +45,23 @@ def test_other_schemes_know_none(name):
     scheme = make_position(name, width=12)
     q, at = noise(B, H, 3, 12, seed=1), torch.arange(3)[None]
     at = at if scheme.n_axes == 1 else at[..., None].expand(-1, -1, scheme.n_axes)
-    assert scheme.by_offset(q, at, at) is None
+    assert scheme.offset_bias(q, at, at) is None
 
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_a_position_below_zero_is_refused(name):
     at, below = torch.arange(3)[None], torch.tensor([[0, -2, 1]])
     with pytest.raises(ValueError, match="k_positions must be 0 or more, got -2"):
-        make_position(name).by_offset(noise(B, H, 3, E, seed=1), at, below)
+        make_position(name).offset_bias(noise(B, H, 3, E, seed=1), at, below)
 
 
 def test_both_parts_add_up_and_offsets_beyond_the_reach_share_an_entry():
     at = torch.arange(4)[None]
     table = torch.tensor([10.0, 20.0, 30.0], dtype=torch.float64)[None, None, None]
-    bias = ByOffset(at, at, table, torch.tensor([0.5], dtype=torch.float64))
-    assert bias.reach == 1
+    bias = OffsetBias(at, at, table, torch.tensor([0.5], dtype=torch.float64))
+    assert bias.max_offset == 1
     expected = [[20, 29.5, 29, 28.5], [9.5, 20, 29.5, 29], [9, 9.5, 20, 29.5], [8.5, 9, 9.5, 20]]
-    assert_close(bias.written_out(torch.float64)[0, 0], torch.tensor(expected, dtype=torch.float64))
+    assert_close(bias.materialise(torch.float64)[0, 0], torch.tensor(expected, dtype=torch.float64))
 
 
 EVERY = pytest.mark.parametrize("name", POSITION)
@@ -360,7 +360,7 @@ def test_an_unknown_way_to_join_is_refused(name):
 @pytest.mark.parametrize("n", [0, 1, 2, 31])
 def test_places_in_reading_order_are_distinct_and_fit_the_scheme(name, n):
     position = make_position(name)
-    places = position.places(n)
+    places = position.first_positions(n)
     assert places.shape == ((1, n) if position.n_axes == 1 else (1, n, position.n_axes))
     assert len({tuple(place) for place in places.reshape(n, position.n_axes).tolist()}) == n
     if n:

@@ -65,7 +65,7 @@ def test_a_reader_that_takes_over_a_translator_begins_with_its_encoder(tmp_path)
     plain, shared = torch.tensor([[0, 1, 1, 0], [1, 0, 0, 0]]), torch.tensor([[0, 1, 2, 0], [1, 0, 0, 0]])
     with torch.no_grad():
         read, marked = (reader.model.eval().read(Reading(src, marks)) for marks in (plain, shared))
-        torch.testing.assert_close(read, source.model.read(src))
+        torch.testing.assert_close(read, source.model.encode(src))
     assert not torch.equal(marked[0], read[0]), "what both have is marked from the first step on"
     assert torch.equal(marked[1], read[1])
     assert reader.model.words.dropout.rate == reader.settings.model.dropout == 0.25

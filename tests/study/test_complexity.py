@@ -205,8 +205,8 @@ def make_batch_of(race: Race, length: int) -> Batch:
 def test_batches_have_as_many_tokens_however_long_sentences_are():
     for length in (3, 5, 15):
         batch = make_batch_of(Race("tiny", (), 15), length)
-        assert batch.tgt.n_tokens == 15 == int(batch.tgt.real.sum())
-        assert batch.src.ids.shape == batch.tgt.read.shape == (15 // length, length)
+        assert batch.tgt.n_tokens == 15 == int(batch.tgt.token_mask.sum())
+        assert batch.src.ids.shape == batch.tgt.inputs.shape == (15 // length, length)
         assert (batch.src.ids > 2).all()
 
 

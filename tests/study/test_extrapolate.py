@@ -74,12 +74,12 @@ def test_a_copy_is_the_source_without_repeats():
 @pytest.mark.parametrize("task", TASKS.values())
 def test_texts_that_are_learned_from_are_at_most_as_long_as_said_and_their_ends_are_not_learned(task):
     batch = learning_batch(task, np.random.default_rng(0), rows=50, longest=8)
-    lengths = batch.tgt.real.sum(dim=1)
+    lengths = batch.tgt.token_mask.sum(dim=1)
     assert set(lengths.tolist()) <= set(range(4, 9))
     assert int(lengths.max()) == 8
-    assert not (batch.tgt.real & (batch.tgt.say == EOS)).any()
+    assert not (batch.tgt.token_mask & (batch.tgt.labels == EOS)).any()
     assert batch.tgt.n_tokens == int(lengths.sum())
-    assert int(batch.tgt.say.max()) < task.vocab_size
+    assert int(batch.tgt.labels.max()) < task.vocab_size
 
 
 def test_losses_are_those_of_each_place():
@@ -106,7 +106,7 @@ def test_a_model_that_knows_the_rule_has_the_least_loss():
             self.dummy = torch.nn.Parameter(torch.zeros(()))
 
         def forward(self, batch):
-            read = (batch.tgt.read - FIRST_SYMBOL).clamp(min=0)
+            read = (batch.tgt.inputs - FIRST_SYMBOL).clamp(min=0)
             before = torch.nn.functional.pad(read[:, :-1], (1, 0))
             known = torch.tensor(task.table).log()[before, read]
             known[:, :2] = np.log(1 / 4)

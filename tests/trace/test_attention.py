@@ -144,7 +144,7 @@ def test_the_stream_is_measured_around_each_sub_layer():
         with torch.no_grad():
             x = model.src(batch.src.ids, batch.src.positions)
             h = model.encoder.layers[0].after_attention.norm(x) if place == "before" else x
-            update = model.encoder.layers[0].attention.look_back(h, None, batch.src.positions)[0]
+            update = model.encoder.layers[0].attention.self_attend(h, None, batch.src.positions)[0]
             after = x + update if place == "before" else model.encoder.layers[0].after_attention.norm(x + update)
         for seen, expected in zip((flows[0].before, flows[0].update, flows[0].after), (x, update, after), strict=True):
             torch.testing.assert_close(seen, expected[0].norm(dim=-1))

@@ -69,7 +69,7 @@ def test_deeper_layers_have_no_split():
 def by_hand(model, kind):
     """Gives the five terms of a stack's first layer by their formulas, from the parameters alone."""
     batch = make_batch([SOURCE], [SAID[:-1]])
-    side, ids = (model.src, batch.src.ids) if kind == "encoder" else (model.tgt, batch.tgt.read)
+    side, ids = (model.src, batch.src.ids) if kind == "encoder" else (model.tgt, batch.tgt.inputs)
     layer = (model.encoder if kind == "encoder" else model.decoder).layers[0]
     tokens = side.table.weight[ids[0]] * side.table.embedding_dim**0.5
     codes = side.position.codes(torch.arange(ids.shape[1])[None])[0].to(tokens.dtype)

@@ -81,6 +81,6 @@ def test_a_head_is_on_again_after_an_error():
 def test_padding_costs_nothing_and_all_else_is_the_log_probability():
     model = make_model()
     costs, logits = token_costs(model, BATCH), model(BATCH).detach()
-    expected = -logits.log_softmax(-1).gather(-1, BATCH.tgt.say[..., None])[..., 0]
-    torch.testing.assert_close(costs, expected * BATCH.tgt.real)
-    assert (costs[~BATCH.tgt.real] == 0).all()
+    expected = -logits.log_softmax(-1).gather(-1, BATCH.tgt.labels[..., None])[..., 0]
+    torch.testing.assert_close(costs, expected * BATCH.tgt.token_mask)
+    assert (costs[~BATCH.tgt.token_mask] == 0).all()

@@ -58,7 +58,7 @@ def shifted(step):
 def test_who_looks_at_what():
     encoder, decoder, cross = (SIGHTS[kind] for kind in ("encoder", "decoder", "cross"))
     assert BATCH.src.ids.tolist() == [[5, COMMA, 6, EOS], [5, EOS, PAD, PAD]]
-    assert BATCH.tgt.read.tolist() == [[BOS, COMMA, 5, PAD], [BOS, 6, 5, COMMA]]
+    assert BATCH.tgt.inputs.tolist() == [[BOS, COMMA, 5, PAD], [BOS, 6, 5, COMMA]]
     assert encoder.real.sum(1).tolist() == [4, 2] and decoder.real.sum(1).tolist() == [3, 4]
     assert encoder.end.nonzero().tolist() == cross.end.nonzero().tolist() == [[0, 3], [1, 1]]
     assert not decoder.end.any()
@@ -134,7 +134,7 @@ def mean_loss(model, translator, pairs):
     total, n = 0.0, 0
     for src, tgt in pairs:
         batch = make_batch([translator.tokenizer.encode(src, "src")], [translator.tokenizer.encode(tgt, "tgt")])
-        costs = -model(batch).detach().log_softmax(-1).gather(-1, batch.tgt.say[..., None])
+        costs = -model(batch).detach().log_softmax(-1).gather(-1, batch.tgt.labels[..., None])
         total, n = total + float(costs.sum()), n + batch.tgt.n_tokens
     return total / n
 

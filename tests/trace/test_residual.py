@@ -104,7 +104,7 @@ def test_tokens_are_those_of_the_text_and_padding_is_none():
         alone = make_batch([src], [tgt])
         rows = one_sentence(streams["encoder"], number)[0]
         assert_close(streams["encoder"].before[0, "attention"][rows], model.src(alone.src.ids, alone.src.positions)[0])
-        assert_close(model.encoder.last_norm(streams["encoder"].last[rows]), model.read(alone.src)[0])
+        assert_close(model.encoder.last_norm(streams["encoder"].last[rows]), model.encode(alone.src)[0])
         rows = one_sentence(streams["decoder"], number)[0]
         assert_close(model.decoder.last_norm(streams["decoder"].last[rows]), model.features(alone)[0])
 

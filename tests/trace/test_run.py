@@ -12,7 +12,7 @@ import torch
 from regard.build import build_model
 from regard.config import PRESETS, ModelSettings, preset, settings
 from regard.engine import swift
-from regard.model.quantize import restore_linears
+from regard.model.quantize import dequantize_linears
 from regard.search.hypothesis import Hypothesis
 from regard.trace.run import follow
 from tests.parts import exactly
@@ -147,7 +147,7 @@ def test_the_maps_of_an_8_bit_model_are_restored_for_the_replay():
     small = swift(model, "int8")
     look = one_trace(small).encoder[0]
     assert look.q.dtype == torch.float32
-    rounded = one_trace(restore_linears(deepcopy(small))).encoder[0]
+    rounded = one_trace(dequantize_linears(deepcopy(small))).encoder[0]
     exactly(look.q, rounded.q)
     assert 1e-5 < (look.weights() - one_trace(model).encoder[0].weights()).abs().max() < 0.05
 

@@ -48,7 +48,7 @@ def named(groups):
     return [
         int(row[0]) - 4
         for batch in batches
-        for row, real in zip(batch.src.ids, batch.tgt.real, strict=True)
+        for row, real in zip(batch.src.ids, batch.tgt.token_mask, strict=True)
         if real.any()
     ]
 
@@ -63,8 +63,8 @@ def test_every_epoch_has_every_pair_once_in_another_order(store):
 def test_batches_are_tight_and_tokens_are_counted(store):
     for group in all_groups(store, make()):
         (batch,) = [part.batch(CPU, group.n_tokens) for part in group.parts]
-        assert group.n_tokens == int(batch.tgt.real.sum())
-        assert batch.tgt.real.any(dim=0).all()
+        assert group.n_tokens == int(batch.tgt.token_mask.sum())
+        assert batch.tgt.token_mask.any(dim=0).all()
         assert (torch.arange(batch.src.ids.shape[1]) < batch.src.lengths[:, None]).any(dim=0).all()
         full = bool((batch.src.lengths == batch.src.ids.shape[1]).all())
         assert group.parts[0].full == full == (batch.src.mask.key_lengths is None)
@@ -91,7 +91,7 @@ def test_several_processes_share_every_batch(store):
 def test_a_process_without_a_row_takes_part_with_one_that_says_nothing(store):
     groups = all_groups(store, make(batch_tokens=12, max_epochs=1), Team(rank=6, world=7))
     batches = [group.parts[0].batch(CPU, group.n_tokens) for group in groups]
-    assert any(not batch.tgt.real.any() for batch in batches)
+    assert any(not batch.tgt.token_mask.any() for batch in batches)
     assert all(len(batch.src.ids) >= 1 for batch in batches)
 
 

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from regard.attention import ATTENTION
 from regard.attention.contract import masked_softmax
-from regard.batch import Shape
+from regard.batch import BatchShape
 from regard.build import build_model
 from regard.config import ModelSettings, TrainSettings, preset, settings
 from regard.mask import Mask, padding, padding_both
@@ -23,7 +23,7 @@ from tests.test_batch import packed
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 V = 31
-SHAPES = (Shape(5, 9, 11), Shape(4, 6, 6))
+SHAPES = (BatchShape(5, 9, 11), BatchShape(4, 6, 6))
 IN_TEXT = [name for name in POSITION if name not in {"normalised", "grid_2d", "grid_3d", "turns"}]
 
 

@@ -72,13 +72,17 @@ def test_batches_are_windows_shifted_by_one(text, tmp_path):
     starts = set()
     for group, _ in zip(groups, range(len(prepared.train) // 10 + 1), strict=False):
         batch = group.parts[0].batch(torch.device("cpu"), group.n_tokens)
-        assert batch.tgt.real.all() and batch.tgt.say.shape[1] == 24 and group.n_tokens == batch.tgt.say.numel()
+        assert (
+            batch.tgt.token_mask.all()
+            and batch.tgt.labels.shape[1] == 24
+            and group.n_tokens == batch.tgt.labels.numel()
+        )
         assert batch.src.ids.shape[1] == 1, "the source costs one slot"
-        assert (batch.tgt.read[:, 0] == BOS).all()
-        assert torch.equal(batch.tgt.read[:, 1:], batch.tgt.say[:, :-1])
-        for window in batch.tgt.say.tolist():
+        assert (batch.tgt.inputs[:, 0] == BOS).all()
+        assert torch.equal(batch.tgt.inputs[:, 1:], batch.tgt.labels[:, :-1])
+        for window in batch.tgt.labels.tolist():
             assert any(stored[at : at + 24] == window for at in range(22)), "no BOS and no EOS inside"
-        starts |= {tuple(window) for window in batch.tgt.say.tolist()}
+        starts |= {tuple(window) for window in batch.tgt.labels.tolist()}
     assert len(starts) > 1
 
 

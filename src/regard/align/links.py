@@ -39,10 +39,10 @@ def soft_links(
 def _merged(model: Seq2Seq, batch: Batch, some: Sequence[Reading]) -> Float[Tensor, "B L H 2 t s"]:
     """Gives all heads' weights between joints, for rows as what is said and as what is read."""
     columns = _sums([each.src.owners for each in some], batch.src.ids.shape[1]).transpose(1, 2)
-    said = _sums([each.tgt.owners for each in some], batch.tgt.read.shape[1])
+    said = _sums([each.tgt.owners for each in some], batch.tgt.inputs.shape[1])
     said = said / said.sum(-1, keepdim=True).clamp(min=1.0)
     rows = torch.stack([said, said.roll(1, dims=-1)], dim=1)  # (B, 2, t, T): a token is read one row below
-    rows, columns = rows[:, None].to(batch.tgt.read.device), columns[:, None, None].to(batch.tgt.read.device)
+    rows, columns = rows[:, None].to(batch.tgt.inputs.device), columns[:, None, None].to(batch.tgt.inputs.device)
     layers: list[Tensor] = []
 
     def see(kind: str, layer: int, weights: Tensor) -> None:

@@ -58,7 +58,7 @@ class Additive(Attention):
         check(q, k, v, mask, bias)
         f_q = self._query_features(q, k)
         f_k = self.key_features(k) if features is None else features
-        if is_few(q, k, mask, bias, self.dropout_now()):
+        if is_few(q, k, mask, bias, self.current_dropout()):
             from regard.kernels.additive_short import additive_attention  # only there is Triton installed
 
             return additive_attention(f_q, f_k, self.w_v, v, mask.key_lengths)
@@ -66,14 +66,14 @@ class Additive(Attention):
             from regard.kernels.additive import additive_attention as attend
 
             hardware = f_q.dtype.itemsize == 2 and not self.exact
-            return attend(f_q, f_k, self.w_v, v, mask, self.dropout_now(), hardware)
-        return AdditiveBlocks.apply(f_q, f_k, self.w_v.to(f_q.dtype), v, bias, mask, self.dropout_now())
+            return attend(f_q, f_k, self.w_v, v, mask, self.current_dropout(), hardware)
+        return AdditiveBlocks.apply(f_q, f_k, self.w_v.to(f_q.dtype), v, bias, mask, self.current_dropout())
 
     def key_features(self, k: Tensor) -> Tensor:
         return torch.einsum("bhke,hef->bhkf", k, self.w_k.to(k.dtype))
 
     def kernel(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask = Mask(), bias: Tensor | None = None) -> str:
-        if is_few(q, k, mask, bias, self.dropout_now()):
+        if is_few(q, k, mask, bias, self.current_dropout()):
             return "few"
         return "fused" if is_many(q, k, v, bias) else "blocks"
 

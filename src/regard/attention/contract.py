@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from regard.mask import Mask
-from regard.position.contract import ByOffset
+from regard.position.contract import OffsetBias
 
 
 def masked_softmax(
@@ -89,10 +89,10 @@ class Attention(nn.Module, ABC):
         q: Float[Tensor, "B H Q E"],
         k: Float[Tensor, "B H K E2"],
         mask: Mask = Mask(),
-        bias: Float[Tensor, "#B #H #Q #K"] | ByOffset | None = None,
+        bias: Float[Tensor, "#B #H #Q #K"] | OffsetBias | None = None,
     ) -> Float[Tensor, "B H Q K"]:
         """Says what this attention is: the weight of every key for every query. Θ(QK) memory."""
-        bias = bias.written_out(q.dtype) if isinstance(bias, ByOffset) else bias
+        bias = bias.materialise(q.dtype) if isinstance(bias, OffsetBias) else bias
         check(q, k, k, mask, bias)
         scores = self.scores(q, k)
         if bias is not None:
@@ -109,7 +109,7 @@ class Attention(nn.Module, ABC):
         alone._parameters = rows  # pyright: ignore[reportAttributeAccessIssue]
         return alone
 
-    def dropout_now(self) -> float:
+    def current_dropout(self) -> float:
         """Gives the share of weights to drop in this call: none outside training (S2.4)."""
         return self.dropout if self.training else 0.0
 

@@ -11,7 +11,7 @@ from regard.attention.contract import Attention, check, check_parameters, same_w
 from regard.attention.sdpa import fused_attention, is_relative, is_short, prepare
 from regard.config import choose
 from regard.mask import Mask
-from regard.position.contract import ByOffset
+from regard.position.contract import OffsetBias
 
 
 class DotProduct(Attention):
@@ -34,27 +34,27 @@ class DotProduct(Attention):
         k: Tensor,
         v: Tensor,
         mask: Mask = Mask(),
-        bias: Tensor | ByOffset | None = None,
+        bias: Tensor | OffsetBias | None = None,
         features: Tensor | None = None,
     ) -> Tensor:
-        check(q, k, v, mask, None if isinstance(bias, ByOffset) else bias)
+        check(q, k, v, mask, None if isinstance(bias, OffsetBias) else bias)
         same_width(q, k, "a dot product")
-        return fused_attention(q, k, v, mask, bias, self.scale(q.shape[-1]), self.dropout_now())
+        return fused_attention(q, k, v, mask, bias, self.scale(q.shape[-1]), self.current_dropout())
 
     def takes_offsets(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask = Mask()) -> bool:
         return is_relative(q, k, v)
 
     def kernel(
-        self, q: Tensor, k: Tensor, v: Tensor, mask: Mask = Mask(), bias: Tensor | ByOffset | None = None
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Mask = Mask(), bias: Tensor | OffsetBias | None = None
     ) -> str:
-        if isinstance(bias, ByOffset):
+        if isinstance(bias, OffsetBias):
             if is_relative(q, k, v):
                 return "relative"
-            bias = bias.written_out(q.dtype)
+            bias = bias.materialise(q.dtype)
         check(q, k, v, mask, bias)
-        if is_short(q, k, v, mask, bias, self.dropout_now()):
+        if is_short(q, k, v, mask, bias, self.current_dropout()):
             return "short"
-        return prepare(q, k, v, mask, bias).kernel(self.dropout_now(), self.scale(q.shape[-1]))
+        return prepare(q, k, v, mask, bias).kernel(self.current_dropout(), self.scale(q.shape[-1]))
 
 
 class Dot(DotProduct):
@@ -100,7 +100,7 @@ class Bilinear(Attention):
         check(q, k, v, mask, bias)
         check_parameters(q, k, *self.w.shape)
         q, k = (self._mapped(q), k) if features is None else (q, features)
-        return fused_attention(q, k, v, mask, bias, 1.0, self.dropout_now())
+        return fused_attention(q, k, v, mask, bias, 1.0, self.current_dropout())
 
     def key_features(self, k: Tensor) -> Tensor:
         return torch.einsum("bhkf,hef->bhke", k, self.w.to(k.dtype))
@@ -108,7 +108,7 @@ class Bilinear(Attention):
     def kernel(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask = Mask(), bias: Tensor | None = None) -> str:
         check(q, k, v, mask, bias)
         check_parameters(q, k, *self.w.shape)
-        return prepare(self._mapped(q), k, v, mask, bias).kernel(self.dropout_now(), 1.0)
+        return prepare(self._mapped(q), k, v, mask, bias).kernel(self.current_dropout(), 1.0)
 
     def _mapped(self, q: Tensor) -> Tensor:
         return torch.einsum("bhqe,hef->bhqf", q, self.w.to(q.dtype))
@@ -149,13 +149,13 @@ class Gaussian(Attention):
         check(q, k, v, mask, bias)
         same_width(q, k, "the Gaussian kernel")
         features = self.key_features(k) if features is None else features
-        return fused_attention(self._query_features(q, k), features, v, mask, bias, 1.0, self.dropout_now())
+        return fused_attention(self._query_features(q, k), features, v, mask, bias, 1.0, self.current_dropout())
 
     def kernel(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask = Mask(), bias: Tensor | None = None) -> str:
         check(q, k, v, mask, bias)
         same_width(q, k, "the Gaussian kernel")
         q, k = self._query_features(q, k), self.key_features(k)
-        return prepare(q, k, v, mask, bias).kernel(self.dropout_now(), 1.0)
+        return prepare(q, k, v, mask, bias).kernel(self.current_dropout(), 1.0)
 
     def _scaled(self, x: Tensor) -> Tensor:
         if len(self.w) not in {1, x.shape[1]}:

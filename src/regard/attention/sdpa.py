@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend
 
 from regard.mask import Mask
-from regard.position.contract import ByOffset
+from regard.position.contract import OffsetBias
 
 # Queries or keys, and features of a head, that fit into the registers of one program on a GPU.
 SHORT, WIDEST = 64, 128
@@ -40,7 +40,7 @@ def fused_attention(
     k: Float[Tensor, "B H K E"],
     v: Float[Tensor, "B H K E3"],
     mask: Mask,
-    bias: Float[Tensor, "#B #H #Q #K"] | ByOffset | None,
+    bias: Float[Tensor, "#B #H #Q #K"] | OffsetBias | None,
     scale: float,
     dropout: float,
 ) -> Float[Tensor, "B H Q E3"]:
@@ -50,13 +50,13 @@ def fused_attention(
     gradient, and dropout on the CPU, have no fused kernel in PyTorch and take its materialised one; a bias by offset
     has one of ours on a GPU.
     """
-    if isinstance(bias, ByOffset):
+    if isinstance(bias, OffsetBias):
         if is_relative(q, k, v):
             from regard.kernels.relative_forward import relative_attention  # only there is Triton installed
 
             kind = _computed_in(q)
             return relative_attention(q.to(kind), k.to(kind), v.to(kind), mask, bias, scale, dropout)
-        bias = bias.written_out(q.dtype)
+        bias = bias.materialise(q.dtype)
     if k.shape[2] == 0:
         return (q @ k.transpose(-1, -2)) @ v  # no key at all: zeros, for which no kernel need be asked
     if is_short(q, k, v, mask, bias, dropout):
@@ -110,7 +110,7 @@ def prepare(q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None) ->
     if allowed is None:
         return KernelCall(q, k, v, None if bias is None else bias.to(q.dtype), False, None)
     # Kernels differ in what they make of a row without keys (zeros, NaN, a mean), so none ever sees one.
-    nobody = None if mask.sighted else ~allowed.any(dim=-1, keepdim=True)
+    nobody = None if mask.no_empty_rows else ~allowed.any(dim=-1, keepdim=True)
     allowed = allowed if nobody is None else allowed | nobody
     if bias is not None:
         allowed = bias.to(q.dtype).masked_fill(~allowed, float("-inf"))

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from regard.config import Settings, settings
-from regard.model.layers import is_shard
-from regard.model.quantize import made_small, precision_of, restored
+from regard.model.layers import is_sharded
+from regard.model.quantize import dequantize, precision_of, quantize
 
 
 def unique_tensors(module: nn.Module) -> dict[str, Tensor]:
@@ -31,12 +31,12 @@ def unique_tensors(module: nn.Module) -> dict[str, Tensor]:
 
 def gathered(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Puts tensors together whose shards lie in several processes, all of which must ask."""
-    return {name: t.full_tensor() if is_shard(t) else t for name, t in tensors.items()}  # pyright: ignore
+    return {name: t.full_tensor() if is_sharded(t) else t for name, t in tensors.items()}  # pyright: ignore
 
 
 def put(target: Tensor, value: Tensor) -> None:
     """Copies a whole tensor into another, which may be one process's shard."""
-    if is_shard(target):
+    if is_sharded(target):
         from torch.distributed.tensor import distribute_tensor
 
         value = distribute_tensor(value.to(target.device), target.device_mesh, target.placements)  # pyright: ignore
@@ -160,7 +160,7 @@ def write_weights(folder: Path, tensors: Mapping[str, Tensor], form: Form) -> No
 
     All shards bear the same mark, so that one of another model is found out even if its tensors have the same shapes.
     """
-    small = made_small(tensors, form.precision)
+    small = quantize(tensors, form.precision)
     shards = _shared_out(small, form.shard_mib)
     if len(shards) == 1:
         return write_tensors(folder / WEIGHTS, small)
@@ -186,7 +186,7 @@ def read_weights(folder: Path) -> Weights:
     n_bytes = sum(path.stat().st_size for path in paths)
     if not tensors:
         raise ValueError(f"{paths[0]}: a model must have weights, got a file without any: copy the folder again")
-    return Weights(path, restored(tensors), precision_of(tensors), len(paths), n_bytes)
+    return Weights(path, dequantize(tensors), precision_of(tensors), len(paths), n_bytes)
 
 
 def _read_shards(folder: Path) -> tuple[dict[str, Tensor], list[Path]]:

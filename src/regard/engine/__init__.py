@@ -13,7 +13,7 @@ from regard.model.layers import Dropout, Embedding, FactoredTable, FeedForward, 
 from regard.model.lean import LeanTransformer
 from regard.model.multihead import MultiHeadAttention
 from regard.model.norm import LayerNorm, Residual, RMSNorm
-from regard.model.quantize import replace_linears
+from regard.model.quantize import quantize_linears
 from regard.model.seq2seq import Seq2Seq
 from regard.model.transformer import Decoder, DecoderLayer, Encoder, EncoderLayer, Transformer
 from regard.native import Library, UnavailableError, open_library
@@ -53,7 +53,7 @@ def _packed(model: Seq2Seq, precision: str) -> Seq2Seq | None:
 
 
 def _plain(model: Seq2Seq, precision: str) -> Seq2Seq:
-    return replace_linears(deepcopy(model).eval()) if precision == "int8" else model  # pyright: ignore
+    return quantize_linears(deepcopy(model).eval()) if precision == "int8" else model  # pyright: ignore
 
 
 def packable(model: Seq2Seq) -> Transformer | None:

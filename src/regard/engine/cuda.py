@@ -152,7 +152,7 @@ class SlottedTransformer(Seq2Seq):
 
     def read(self, src: Source) -> Float[Tensor, "M S L 2 D"]:
         """Gives the keys and values of sources for all layers, by one product."""
-        seen = F.linear(self.model.read(src), self.across_weight, self.across_bias)
+        seen = F.linear(self.model.encode(src), self.across_weight, self.across_bias)
         return seen.unflatten(2, (len(self.layers), 2, -1))
 
     def say(self, tokens: Int[Tensor, "B N"], slots: Slots, codes: Float[Tensor, "T D"], k: int) -> Choices:

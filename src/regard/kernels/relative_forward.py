@@ -25,7 +25,7 @@ from regard.kernels.relative_tiles import (
     survey,
 )
 from regard.mask import Mask
-from regard.position.contract import ByOffset
+from regard.position.contract import OffsetBias
 
 ROWS = 64
 # Below 2⁻³² of the greatest weight; as weights fall with distance, all that is left out stays below 2⁻²⁴ of a row.
@@ -84,7 +84,7 @@ EDGE = 512
 
 
 def relative_attention(
-    q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: ByOffset, scale: float, dropout: float
+    q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: OffsetBias, scale: float, dropout: float
 ) -> Tensor:
     """Gives `softmax(scale · q kᵀ + bias) v`, (B, H, Q, E3), as flash attention does (arXiv:2205.14135).
 
@@ -105,7 +105,7 @@ class RelativeAttention(torch.autograd.Function):
         k: Tensor,
         v: Tensor,
         table: Tensor | None,
-        bias: ByOffset,
+        bias: OffsetBias,
         mask: Mask,
         scale: float,
         dropout: float,
@@ -141,7 +141,7 @@ class RelativeAttention(torch.autograd.Function):
         return *grads, None, None, None, None
 
 
-def by_offset(bias: ByOffset, scale: float) -> tuple[tuple[Any, ...], dict[str, bool]]:
+def by_offset(bias: OffsetBias, scale: float) -> tuple[tuple[Any, ...], dict[str, bool]]:
     """Gives what the kernels are told about a bias: places, table and slopes with the steps from one to the next."""
     places = (bias.q_positions, bias.k_positions)
     firsts = survey(*places)
@@ -154,7 +154,7 @@ def by_offset(bias: ByOffset, scale: float) -> tuple[tuple[Any, ...], dict[str, 
         flags["OWN"] = bias.table.shape[0] > 1 or bias.table.shape[2] > 1
         table = bias.table.float().contiguous() if flags["OWN"] else filled_up(bias.table, scale)
         table_steps = [0 if table.shape[axis] == 1 else table.stride(axis) for axis in range(3)]
-    return (*places, *steps, firsts, firsts.shape[1], table, *table_steps, slopes, bias.reach), flags
+    return (*places, *steps, firsts, firsts.shape[1], table, *table_steps, slopes, bias.max_offset), flags
 
 
 def filled_up(table: Tensor, scale: float) -> Tensor:

@@ -25,7 +25,7 @@ class DecoderOnlyState(State):
     length: int
 
     def reorder(self, rows: Int[Tensor, " R"]) -> "DecoderOnlyState":
-        layers = [None if seen is None else seen.rows(rows) for seen in self.layers]
+        layers = [None if seen is None else seen.select_rows(rows) for seen in self.layers]
         return DecoderOnlyState(layers, len(rows), self.n_hypotheses, self.length)
 
     def keep(self, sentences: Int[Tensor, " M"]) -> "DecoderOnlyState":
@@ -49,16 +49,16 @@ class DecoderOnly(Seq2Seq):
 
     def features(self, batch: Batch) -> Float[Tensor, "B T D"]:
         tgt = batch.tgt
-        return self.decoder(self.tgt(tgt.read, tgt.positions), tgt.positions, tgt.mask, tgt.real)
+        return self.decoder(self.tgt(tgt.inputs, tgt.positions), tgt.positions, tgt.mask, tgt.token_mask)
 
     def start(self, src: Source, n_hypotheses: int) -> DecoderOnlyState:
         nothing: list[KeysValues | None] = [None] * len(self.decoder.layers)
         return DecoderOnlyState(nothing, len(src.lengths) * n_hypotheses, n_hypotheses, 0)
 
     def step(self, tokens: Int[Tensor, " R"], state: State) -> tuple[Float[Tensor, "R V"], DecoderOnlyState]:
-        return self.go_on(tokens[:, None], state)
+        return self.advance(tokens[:, None], state)
 
-    def go_on(self, tokens: Int[Tensor, "R T"], state: State) -> tuple[Float[Tensor, "R V"], DecoderOnlyState]:
+    def advance(self, tokens: Int[Tensor, "R T"], state: State) -> tuple[Float[Tensor, "R V"], DecoderOnlyState]:
         """Reads some tokens at once for each hypothesis, such as a prompt, and gives the logits of the next."""
         assert isinstance(state, DecoderOnlyState), f"a decoder continues its own states, got {type(state)}"
         assert len(tokens) == state.n_rows, f"there must be tokens for each of {state.n_rows} rows, got {len(tokens)}"
@@ -80,7 +80,7 @@ def _go_on(
 
     def look_back(h: Tensor) -> Tensor:
         nonlocal seen
-        out, seen = layer.attention.look_back(h, seen, places, mask)
+        out, seen = layer.attention.self_attend(h, seen, places, mask)
         return out
 
     x = layer.after_attention(x, look_back, None)

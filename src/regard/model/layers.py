@@ -13,7 +13,7 @@ from regard.config import choose
 from regard.position import Position
 
 
-def is_shard(tensor: Tensor) -> bool:
+def is_sharded(tensor: Tensor) -> bool:
     """Tells whether a tensor is a DTensor; where nobody has loaded that module, which takes half a second, none is."""
     module = sys.modules.get("torch.distributed.tensor")
     return module is not None and isinstance(tensor, module.DTensor)
@@ -29,7 +29,7 @@ class Linear(nn.Linear):
 def joint(x: Float[Tensor, "*B D"], maps: Sequence[Any]) -> tuple[Tensor, ...]:
     """Applies several maps to one input; on a GPU, where every call costs, as one map whose outputs are cut apart."""
     biases = [each.bias for each in maps if each.bias is not None]
-    if not x.is_cuda or is_shard(maps[0].weight) or len(biases) not in {0, len(maps)}:
+    if not x.is_cuda or is_sharded(maps[0].weight) or len(biases) not in {0, len(maps)}:
         return tuple(each(x) for each in maps)
     weight, sizes = torch.cat([each.weight for each in maps]), [each.out_features for each in maps]
     if not (biases and is_learning(x)):
@@ -45,7 +45,7 @@ def is_learning(x: Tensor) -> bool:
 
 
 def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    if bias is None or not is_learning(x) or is_shard(weight):
+    if bias is None or not is_learning(x) or is_sharded(weight):
         return F.linear(x, weight, bias)
     from regard.kernels.linear import linear  # only there is Triton installed
 
@@ -69,12 +69,12 @@ class Dropout(nn.Module):
             raise ValueError(f"dropout must lie in [0, 1), got {rate}")
         self.rate = rate
 
-    def now(self) -> float:
+    def current_rate(self) -> float:
         """Gives the share to drop in this call: none outside training."""
         return self.rate if self.training else 0.0
 
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        if self.now() == 0.0:
+        if self.current_rate() == 0.0:
             return x
         if x.device.type != "cpu" or torch.compiler.is_compiling():
             return F.dropout(x, self.rate)
@@ -108,7 +108,7 @@ class FeedForward(nn.Module):
 
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
         inner, outer = self.inner, self.outer
-        if self.activation is F.relu and self.training and is_learning(x) and not is_shard(inner.weight):
+        if self.activation is F.relu and self.training and is_learning(x) and not is_sharded(inner.weight):
             from regard.kernels.linear import feed_forward  # only there is Triton installed
 
             return feed_forward(x, inner.weight, inner.bias, outer.weight, outer.bias, self.dropout.rate)

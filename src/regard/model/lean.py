@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from regard.batch import Batch, Source
 from regard.mask import Mask
 from regard.model.layers import Output
-from regard.model.quantize import PACKED, replace_linears
+from regard.model.quantize import PACKED, quantize_linears
 from regard.model.seq2seq import Seq2Seq, State
 from regard.model.transformer import DecoderLayer, Transformer
 from regard.position.contract import Codes
@@ -106,7 +106,7 @@ class LeanTransformer(Seq2Seq):
         self.limit = model.limit
         self.codes = Codes(model.tgt.position, self.words)
         if precision == "int8":
-            replace_linears(model.encoder)
+            quantize_linears(model.encoder)
 
     def plain(self) -> Seq2Seq:
         return self.model
@@ -115,8 +115,8 @@ class LeanTransformer(Seq2Seq):
         return self.model.features(batch)
 
     def start(self, src: Source, n_hypotheses: int) -> LeanState:
-        source = self.model.read(src)
-        across = [(seen.across.k, seen.across.v) for seen in self.model.decoder.remember(source)]
+        source = self.model.encode(src)
+        across = [(seen.source.k, seen.source.v) for seen in self.model.decoder.project_source(source)]
         B, S = src.ids.shape
         allowed = _allowed(src.mask, S)
         H, E = across[0][0].shape[1], across[0][0].shape[3]

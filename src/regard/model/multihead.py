@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from regard.attention import Attention
 from regard.mask import Mask
 from regard.model.layers import Linear, joint
-from regard.position import ByOffset, Position
+from regard.position import OffsetBias, Position
 
 
 def split_heads(x: Float[Tensor, "B T D"], n_heads: int) -> Float[Tensor, "B H T E"]:
@@ -36,7 +36,7 @@ class KeysValues:
         k, v = torch.cat([self.k, later.k], dim=2), torch.cat([self.v, later.v], dim=2)
         return KeysValues(k, v, torch.cat([self.positions, later.positions], dim=1))
 
-    def rows(self, index: Int[Tensor, " R"]) -> "KeysValues":
+    def select_rows(self, index: Int[Tensor, " R"]) -> "KeysValues":
         """Takes some rows, in any order."""
         shared = self.positions.shape[0] == 1
         return KeysValues(self.k[index], self.v[index], self.positions if shared else self.positions[index])
@@ -96,7 +96,7 @@ class MultiHeadAttention(nn.Module):
         check_width(queries, self.w_q.in_features, "queries")
         return self._mixed(self.w_q(queries), at, positions, mask)
 
-    def look_back(
+    def self_attend(
         self,
         x: Float[Tensor, "B Q D"],
         seen: KeysValues | None,
@@ -133,16 +133,16 @@ class MultiHeadAttention(nn.Module):
         """Projects keys and values, and attends to them."""
         return self.attend(queries, self.keys_values(keys, values, k_positions), q_positions, mask)
 
-    def _bias(self, q: Tensor, at: KeysValues, positions: Tensor, mask: Mask) -> Tensor | ByOffset | None:
+    def _bias(self, q: Tensor, at: KeysValues, positions: Tensor, mask: Mask) -> Tensor | OffsetBias | None:
         """Gives what positions add to the scores, by offset where the attention has a kernel for that."""
         if self.attention.takes_offsets(q, at.k, at.v, mask):
-            by_offset = self.position.by_offset(q, positions, at.positions)
+            by_offset = self.position.offset_bias(q, positions, at.positions)
             if by_offset is not None:
                 return by_offset
         return self.position.bias(q, at.k, positions, at.positions)
 
-    def _dropped(self, q: Tensor, k: Tensor, mask: Mask, bias: Tensor | ByOffset | None) -> Tensor:
-        return F.dropout(self.attention.weights(q, k, mask, bias), self.attention.dropout_now())
+    def _dropped(self, q: Tensor, k: Tensor, mask: Mask, bias: Tensor | OffsetBias | None) -> Tensor:
+        return F.dropout(self.attention.weights(q, k, mask, bias), self.attention.current_dropout())
 
 
 def check_width(x: Tensor, width: int, name: str) -> None:

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 from regard.model.layers import Dropout
 
 
-class Joining(nn.Module):
+class Norm(nn.Module):
     """What every norm can do besides: close a residual."""
 
-    def join(
+    def add_norm(
         self,
         x: Float[Tensor, "*B D"],
         update: Float[Tensor, "*B D"],
@@ -23,7 +23,7 @@ class Joining(nn.Module):
         return self(x + dropout(update), real)
 
 
-class LayerNorm(nn.LayerNorm, Joining):
+class LayerNorm(nn.LayerNorm, Norm):
     """Normalises each token over its own features (Ba et al. 2016, arXiv:1607.06450)."""
 
     # The second argument is there for norms that must know which tokens are real.
@@ -32,14 +32,18 @@ class LayerNorm(nn.LayerNorm, Joining):
     ) -> Float[Tensor, "*B D"]:
         return self._fused(x, None, 0.0) if self._fuses(x) else super().forward(x)
 
-    def join(
+    def add_norm(
         self,
         x: Float[Tensor, "*B D"],
         update: Float[Tensor, "*B D"],
         dropout: Dropout,
         real: Bool[Tensor, "*B"] | None,
     ) -> Float[Tensor, "*B D"]:
-        return self._fused(x, update, dropout.now()) if self._fuses(x) else super().join(x, update, dropout, real)
+        return (
+            self._fused(x, update, dropout.current_rate())
+            if self._fuses(x)
+            else super().add_norm(x, update, dropout, real)
+        )
 
     def _fuses(self, x: Tensor) -> bool:
         return x.is_cuda and x.dtype.itemsize <= 4 and x.numel() > 0
@@ -50,14 +54,14 @@ class LayerNorm(nn.LayerNorm, Joining):
         return add_norm(x, update, self.weight, self.bias, self.eps, rate)
 
 
-class RMSNorm(nn.RMSNorm, Joining):
+class RMSNorm(nn.RMSNorm, Norm):
     """Divides each token by the root mean square of its features (arXiv:1910.07467)."""
 
     def forward(self, x: Float[Tensor, "*B D"], real: Bool[Tensor, "*B"] | None = None) -> Float[Tensor, "*B D"]:
         return super().forward(x)
 
 
-class BatchNorm(Joining):
+class BatchNorm(Norm):
     """Normalises each feature over all real tokens of the batch (Ioffe and Szegedy 2015, arXiv:1502.03167).
 
     Outside training it uses running means, so a token's result then does not depend on its batch.
@@ -90,13 +94,13 @@ class BatchNorm(Joining):
         return mean, variance
 
 
-NORM: dict[str, Callable[[int], Joining]] = {"layer": LayerNorm, "rms": RMSNorm, "batch": BatchNorm}
+NORM: dict[str, Callable[[int], Norm]] = {"layer": LayerNorm, "rms": RMSNorm, "batch": BatchNorm}
 
 
 class Residual(nn.Module):
     """`norm(x + dropout(f(x)))`, or with the norm before the sub-layer `x + dropout(f(norm(x)))` (arXiv:2002.04745)."""
 
-    def __init__(self, norm: Joining, norm_first: bool, dropout: float):
+    def __init__(self, norm: Norm, norm_first: bool, dropout: float):
         super().__init__()
         self.norm = norm
         self.norm_first = norm_first
@@ -110,7 +114,7 @@ class Residual(nn.Module):
     ) -> Float[Tensor, "B T D"]:
         if self.norm_first:
             return self._sum(x, sublayer(self.norm(x, real)))
-        return self.norm.join(x, sublayer(x), self.dropout, real)
+        return self.norm.add_norm(x, sublayer(x), self.dropout, real)
 
     def _sum(self, x: Tensor, update: Tensor) -> Tensor:
         if not (update.is_cuda and self.training and update.dtype.itemsize <= 4):

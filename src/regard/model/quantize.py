@@ -49,7 +49,7 @@ class Int8Linear(nn.Module):
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D2"]:
         return torch.ops.quantized.linear_dynamic(x, self.packed, SEVEN_BITS)
 
-    def restored(self) -> nn.Linear:
+    def dequantized(self) -> nn.Linear:
         """Gives the map that the 8-bit numbers stand for, which takes x as it is."""
         rounded, bias = torch.ops.quantized.linear_unpack(self.packed)
         linear = nn.Linear(self.in_features, len(rounded), bias is not None, device="meta")
@@ -62,23 +62,23 @@ class Int8Linear(nn.Module):
 PACKED = {"float32": TransposedLinear, "int8": Int8Linear}
 
 
-def replace_linears(module: nn.Module) -> nn.Module:
+def quantize_linears(module: nn.Module) -> nn.Module:
     """Puts an 8-bit map in the place of every linear map of a module; one inside a table is part of the table."""
     for name, child in module.named_children():
         if isinstance(child, nn.Linear):
             setattr(module, name, Int8Linear(child.weight, child.bias))
         elif not isinstance(child, FactoredTable):
-            replace_linears(child)
+            quantize_linears(child)
     return module
 
 
-def restore_linears(module: nn.Module) -> nn.Module:
+def dequantize_linears(module: nn.Module) -> nn.Module:
     """Puts a float map in the place of every 8-bit one."""
     for name, child in module.named_children():
         if isinstance(child, Int8Linear):
-            setattr(module, name, child.restored())
+            setattr(module, name, child.dequantized())
         else:
-            restore_linears(child)
+            dequantize_linears(child)
     return module
 
 
@@ -86,7 +86,7 @@ SCALE = ".scale"  # after the name of a matrix: the scales of its rows
 LARGEST = 127
 
 
-def rounded_rows(matrix: Float[Tensor, "R C"]) -> tuple[Int8[Tensor, "R C"], Float[Tensor, " R"]]:
+def quantize_rows(matrix: Float[Tensor, "R C"]) -> tuple[Int8[Tensor, "R C"], Float[Tensor, " R"]]:
     """Rounds each row to −127 … 127 times a scale of its own, its largest magnitude / 127.
 
     The error is at most half a scale. Rounding again what comes back gives the same whole numbers: the largest of a row
@@ -97,8 +97,8 @@ def rounded_rows(matrix: Float[Tensor, "R C"]) -> tuple[Int8[Tensor, "R C"], Flo
     return (matrix.float() / scales[:, None]).round().to(torch.int8), scales
 
 
-def restored_rows(whole: Int8[Tensor, "R C"], scales: Float[Tensor, " R"]) -> Float[Tensor, "R C"]:
-    """Gives the numbers that `rounded_rows` stands for."""
+def dequantize_rows(whole: Int8[Tensor, "R C"], scales: Float[Tensor, " R"]) -> Float[Tensor, "R C"]:
+    """Gives the numbers that `quantize_rows` stands for."""
     return whole.float() * scales.float()[:, None]
 
 
@@ -106,7 +106,7 @@ def to_int8(name: str, tensor: Tensor) -> dict[str, Tensor]:
     """Rounds a matrix; what has no rows, such as biases and norms, is little and stays as it is."""
     if tensor.dim() != 2 or not tensor.is_floating_point() or tensor.numel() == 0:
         return {name: tensor}
-    whole, scales = rounded_rows(tensor)
+    whole, scales = quantize_rows(tensor)
     return {name: whole, name + SCALE: scales}
 
 
@@ -127,19 +127,19 @@ PRECISION: dict[str, Callable[[str, Tensor], dict[str, Tensor]]] = {
 }
 
 
-def made_small(tensors: Mapping[str, Tensor], precision: str) -> dict[str, Tensor]:
+def quantize(tensors: Mapping[str, Tensor], precision: str) -> dict[str, Tensor]:
     """Gives tensors in the named precision; matrices in 8 bits have their scales beside them."""
     make = choose(PRECISION, precision, "precision")
     return {key: part for name, tensor in tensors.items() for key, part in make(name, tensor).items()}
 
 
-def restored(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Gives back float32 for whatever `made_small` made; all else stays as it is."""
+def dequantize(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Gives back float32 for whatever `quantize` made; all else stays as it is."""
     found = {}
     for name, tensor in tensors.items():
         scales = tensors.get(name + SCALE)
         if scales is not None:
-            found[name] = restored_rows(tensor, scales)
+            found[name] = dequantize_rows(tensor, scales)
         elif not name.endswith(SCALE) or name.removesuffix(SCALE) not in tensors:
             found[name] = tensor.float() if tensor.dtype == torch.bfloat16 else tensor
     return found

@@ -15,7 +15,7 @@ from regard.model.layers import Dropout, Embedding, Linear, Output
 from regard.model.seq2seq import Seq2Seq, State
 
 
-class Reader(nn.Module):
+class GRUEncoder(nn.Module):
     """Layers of two GRUs, one from the first word on, one from the last, their states side by side.
 
     Padding is never read: the second GRU reads each sentence turned round inside its own length. So no length need
@@ -47,7 +47,7 @@ def _taken(x: Float[Tensor, "B S D"], places: Int[Tensor, "B S2"]) -> Float[Tens
     return x.gather(1, places[..., None].expand(-1, -1, x.shape[-1]))
 
 
-class Writer(nn.Module):
+class GRUDecoder(nn.Module):
     """Layers of GRU cells, each reading the one below (Cho et al. 2014, arXiv:1406.1078).
 
     The first layer reads a word and a context side by side. What it makes of the words does not wait for anything, so
@@ -63,7 +63,7 @@ class Writer(nn.Module):
         self.cells: Any = nn.ModuleList([nn.GRUCell(d_input, width) for d_input in d_inputs])
         self.dropout = Dropout(dropout)
 
-    def read(self, words: Float[Tensor, "*R D2"]) -> Float[Tensor, "*R D3"]:
+    def word_gates(self, words: Float[Tensor, "*R D2"]) -> Float[Tensor, "*R D3"]:
         """Gives the words' share in the gates of the first layer."""
         cell = self.cells[0]
         return F.linear(words, cell.weight_ih[:, : self.d_word], cell.bias_ih)
@@ -126,7 +126,7 @@ class RecurrentState(State):
     def keep(self, sentences: Int[Tensor, " M"]) -> "RecurrentState":
         n = self.hidden.shape[1] // len(self.memory)
         rows = (sentences[:, None] * n + torch.arange(n, device=sentences.device)).flatten()
-        memory, features, mask = self.memory[sentences], self.features[sentences], self.mask.of(sentences)
+        memory, features, mask = self.memory[sentences], self.features[sentences], self.mask.select(sentences)
         return RecurrentState(memory, features, mask, self.hidden[:, rows], self.length)
 
 
@@ -142,8 +142,8 @@ class Recurrent(Seq2Seq):
         src: Embedding,
         tgt: Embedding,
         attention: Attention,
-        encoder: Reader,
-        decoder: Writer,
+        encoder: GRUEncoder,
+        decoder: GRUDecoder,
         output: Output,
         dropout: float,
     ):
@@ -161,7 +161,7 @@ class Recurrent(Seq2Seq):
 
     def features(self, batch: Batch) -> Float[Tensor, "B T D"]:
         state = self.start(batch.src, 1)
-        words = self.decoder.read(self.tgt(batch.tgt.read, batch.tgt.positions).transpose(0, 1))
+        words = self.decoder.word_gates(self.tgt(batch.tgt.inputs, batch.tgt.positions).transpose(0, 1))
         return self._said(*self._write_all(words, state)).transpose(0, 1)
 
     def start(self, src: Source, n_hypotheses: int) -> RecurrentState:
@@ -175,7 +175,7 @@ class Recurrent(Seq2Seq):
     def step(self, tokens: Int[Tensor, " R"], state: State) -> tuple[Float[Tensor, "R V"], RecurrentState]:
         assert isinstance(state, RecurrentState), f"a recurrent model continues its own states, got {type(state)}"
         places = torch.full((1, 1), state.length, device=tokens.device)
-        words = self.decoder.read(self.tgt(tokens[:, None], places)[:, 0])
+        words = self.decoder.word_gates(self.tgt(tokens[:, None], places)[:, 0])
         written, context, after = self._write(words, state)
         return self.output(self._said(written, context)), after
 

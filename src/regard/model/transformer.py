@@ -30,7 +30,7 @@ class EncoderLayer(nn.Module):
         mask: Mask,
         real: Bool[Tensor, "B T"] | None,
     ) -> Float[Tensor, "B T D"]:
-        x = self.after_attention(x, lambda h: self.attention.look_back(h, None, positions, mask)[0], real)
+        x = self.after_attention(x, lambda h: self.attention.self_attend(h, None, positions, mask)[0], real)
         return self.after_feed_forward(x, self.feed_forward, real)
 
 
@@ -55,11 +55,11 @@ class Encoder(nn.Module):
 
 
 @dataclass(frozen=True, eq=False)
-class LayerMemory:
+class LayerCache:
     """What one layer looks at besides its input: the source, and the target tokens before this call, if any."""
 
-    across: KeysValues
-    back: KeysValues | None
+    source: KeysValues
+    target: KeysValues | None
 
 
 class DecoderLayer(nn.Module):
@@ -78,35 +78,35 @@ class DecoderLayer(nn.Module):
         self.feed_forward = feed_forward
         self.after_attention, self.after_cross_attention, self.after_feed_forward = residuals
 
-    def remember(self, source: Float[Tensor, "B S D"], positions: Int[Tensor, "1 S"]) -> LayerMemory:
+    def project_source(self, source: Float[Tensor, "B S D"], positions: Int[Tensor, "1 S"]) -> LayerCache:
         """Projects what this layer will look at across."""
-        return LayerMemory(self.cross_attention.keys_values(source, source, positions), None)
+        return LayerCache(self.cross_attention.keys_values(source, source, positions), None)
 
     def forward(
         self,
         x: Float[Tensor, "R T D"],
         positions: Int[Tensor, "#R T"],
         masks: tuple[Mask, Mask],
-        memory: LayerMemory,
+        memory: LayerCache,
         real: Bool[Tensor, "R T"] | None,
-    ) -> tuple[Float[Tensor, "R T D"], LayerMemory]:
+    ) -> tuple[Float[Tensor, "R T D"], LayerCache]:
         """Gives the output, and the memory with these tokens in it. Several hypotheses may share one source."""
         back, across = masks
-        seen = memory.back
+        seen = memory.target
 
         def look_back(h: Tensor) -> Tensor:
             nonlocal seen
-            out, seen = self.attention.look_back(h, seen, positions, back)
+            out, seen = self.attention.self_attend(h, seen, positions, back)
             return out
 
         def look_across(h: Tensor) -> Tensor:
-            by_source = h.reshape(len(memory.across.k), -1, h.shape[-1])  # hypotheses become queries of one sentence
+            by_source = h.reshape(len(memory.source.k), -1, h.shape[-1])  # hypotheses become queries of one sentence
             places = positions.new_zeros(1, by_source.shape[1])
-            return self.cross_attention.attend(by_source, memory.across, places, across).view_as(h)
+            return self.cross_attention.attend(by_source, memory.source, places, across).view_as(h)
 
         x = self.after_attention(x, look_back, real)
         x = self.after_cross_attention(x, look_across, real)
-        return self.after_feed_forward(x, self.feed_forward, real), LayerMemory(memory.across, seen)
+        return self.after_feed_forward(x, self.feed_forward, real), LayerCache(memory.source, seen)
 
 
 class Decoder(nn.Module):
@@ -117,19 +117,19 @@ class Decoder(nn.Module):
         self.layers = nn.ModuleList(layers)
         self.last_norm = last_norm
 
-    def remember(self, source: Float[Tensor, "B S D"]) -> list[LayerMemory]:
+    def project_source(self, source: Float[Tensor, "B S D"]) -> list[LayerCache]:
         """Projects the encoder's output for each layer, once."""
         places = source.new_zeros(1, source.shape[1]).long()
-        return [layer.remember(source, places) for layer in self.layers]  # pyright: ignore[reportCallIssue]
+        return [layer.project_source(source, places) for layer in self.layers]  # pyright: ignore[reportCallIssue]
 
     def forward(
         self,
         x: Float[Tensor, "R T D"],
         positions: Int[Tensor, "#R T"],
         masks: tuple[Mask, Mask],
-        memory: list[LayerMemory],
+        memory: list[LayerCache],
         real: Bool[Tensor, "R T"] | None,
-    ) -> tuple[Float[Tensor, "R T D"], list[LayerMemory]]:
+    ) -> tuple[Float[Tensor, "R T D"], list[LayerCache]]:
         after = []
         for layer, seen in zip(self.layers, memory, strict=True):
             x, seen = layer(x, positions, masks, seen, real)
@@ -141,13 +141,16 @@ class Decoder(nn.Module):
 class TransformerState(State):
     """What every layer has seen, who may look at the source, and how many tokens were written."""
 
-    layers: list[LayerMemory]
+    layers: list[LayerCache]
     mask: Mask
     n_hypotheses: int
     length: int
 
     def reorder(self, rows: Int[Tensor, " R"]) -> "TransformerState":
-        layers = [LayerMemory(seen.across, None if seen.back is None else seen.back.rows(rows)) for seen in self.layers]
+        layers = [
+            LayerCache(seen.source, None if seen.target is None else seen.target.select_rows(rows))
+            for seen in self.layers
+        ]
         return TransformerState(layers, self.mask, self.n_hypotheses, self.length)
 
     def keep(self, sentences: Int[Tensor, " M"]) -> "TransformerState":
@@ -155,10 +158,12 @@ class TransformerState(State):
             sentences[:, None] * self.n_hypotheses + torch.arange(self.n_hypotheses, device=sentences.device)
         ).flatten()
         layers = [
-            LayerMemory(seen.across.rows(sentences), None if seen.back is None else seen.back.rows(rows))
+            LayerCache(
+                seen.source.select_rows(sentences), None if seen.target is None else seen.target.select_rows(rows)
+            )
             for seen in self.layers
         ]
-        mask = self.mask.of(sentences)
+        mask = self.mask.select(sentences)
         return TransformerState(layers, mask, self.n_hypotheses, self.length)
 
 
@@ -176,19 +181,19 @@ class Transformer(Seq2Seq):
 
     def features(self, batch: Batch) -> Float[Tensor, "B T D"]:
         src, tgt = batch.src, batch.tgt
-        memory = self.decoder.remember(self.read(src))
-        x = self.tgt(tgt.read, tgt.positions)
-        x, _ = self.decoder(x, tgt.positions, (tgt.mask, src.mask), memory, tgt.real)
+        memory = self.decoder.project_source(self.encode(src))
+        x = self.tgt(tgt.inputs, tgt.positions)
+        x, _ = self.decoder(x, tgt.positions, (tgt.mask, src.mask), memory, tgt.token_mask)
         return x
 
-    def read(self, src: Source) -> Float[Tensor, "B S D"]:
+    def encode(self, src: Source) -> Float[Tensor, "B S D"]:
         """Gives the encoder's output for each source token."""
         places = torch.arange(src.ids.shape[1], device=src.ids.device)
         x = self.src(src.ids, src.positions)
         return self.encoder(x, src.positions, src.mask, places < src.lengths[:, None])
 
     def start(self, src: Source, n_hypotheses: int) -> TransformerState:
-        return TransformerState(self.decoder.remember(self.read(src)), src.mask, n_hypotheses, 0)
+        return TransformerState(self.decoder.project_source(self.encode(src)), src.mask, n_hypotheses, 0)
 
     def step(self, tokens: Int[Tensor, " R"], state: State) -> tuple[Float[Tensor, "R V"], TransformerState]:
         assert isinstance(state, TransformerState), f"a Transformer continues its own states, got {type(state)}"

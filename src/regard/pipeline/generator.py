@@ -70,8 +70,8 @@ def _read(
     if room is not None and wanted > room:
         ids, state = [BOS, *ids[1:][-(room // 2) :]], None
     if state is None:
-        return model.go_on(torch.tensor([ids], device=device), model.start(make_source([[]]).to(device), 1))
-    return model.go_on(torch.tensor([ids[-1:]], device=device), state)
+        return model.advance(torch.tensor([ids], device=device), model.start(make_source([[]]).to(device), 1))
+    return model.advance(torch.tensor([ids[-1:]], device=device), state)
 
 
 @torch.inference_mode()

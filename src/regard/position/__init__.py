@@ -4,14 +4,13 @@ from collections.abc import Callable
 from functools import partial
 
 from regard.position.absolute import Grid, HalfWave, Index, Learned, NoPosition, Normalised, Sinusoidal, Turns
-from regard.position.contract import ByOffset, Position
+from regard.position.contract import OffsetBias, Position
 from regard.position.relative import T5, ALiBi, Difference, Rotary, Shaw
 
 __all__ = [
     "POSITION",
     "T5",
     "ALiBi",
-    "ByOffset",
     "Difference",
     "Grid",
     "HalfWave",
@@ -19,6 +18,7 @@ __all__ = [
     "Learned",
     "NoPosition",
     "Normalised",
+    "OffsetBias",
     "Position",
     "Rotary",
     "Shaw",

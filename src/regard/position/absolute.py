@@ -146,7 +146,7 @@ class Grid(Absolute):
         self.n_axes = n_axes
         self.base = check_base(base)
 
-    def places(self, n: int) -> Int[Tensor, "1 T A"]:
+    def first_positions(self, n: int) -> Int[Tensor, "1 T A"]:
         """Gives the first n cells of the smallest square or cube that holds them, row by row."""
         side = next(side for side in range(1, n + 2) if side**self.n_axes >= n)
         strides = torch.tensor([side**axis for axis in reversed(range(self.n_axes))])
@@ -183,7 +183,7 @@ class Turns(Absolute):
         self.quarter = max(1, width // 4)
         self.speakers: Float[Tensor, "speakers D"] = nn.Parameter(torch.randn(n_speakers, self.quarter) * 0.02)
 
-    def places(self, n: int) -> Int[Tensor, "1 T 3"]:
+    def first_positions(self, n: int) -> Int[Tensor, "1 T 3"]:
         """Gives a dialogue in which the speakers take turns of eight tokens."""
         token = torch.arange(n)
         return torch.stack([token, token // 8, token // 8 % len(self.speakers)], dim=-1)[None]

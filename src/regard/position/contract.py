@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 
 @dataclass(frozen=True, eq=False)
-class ByOffset:
-    """`table[…, clip(r − l, −reach, reach) + reach] − slope · |r − l|` for the query at l and the key at r.
+class OffsetBias:
+    """`table[…, clip(r − l, −m, m) + m] − slope · |r − l|` for the query at l and the key at r.
 
     One entry for each offset up to the reach, of all queries or of each its own; those beyond take the last. Either
     part may be absent. Θ(reach) memory where the bias itself is Θ(QK).
@@ -22,16 +22,16 @@ class ByOffset:
     slopes: Float[Tensor, " H"] | None = None
 
     @property
-    def reach(self) -> int:
+    def max_offset(self) -> int:
         """Gives the offset from which on all take the last entry."""
         return 0 if self.table is None else (self.table.shape[-1] - 1) // 2
 
-    def written_out(self, dtype: torch.dtype) -> Float[Tensor, "#B H Q K"]:
+    def materialise(self, dtype: torch.dtype) -> Float[Tensor, "#B H Q K"]:
         """Gives the bias of every pair: the definition."""
         offset = (self.k_positions[:, None, :] - self.q_positions[:, :, None])[:, None]  # (#B, 1, Q, K)
         parts = []
         if self.table is not None:
-            rows = offset.clamp(-self.reach, self.reach) + self.reach
+            rows = offset.clamp(-self.max_offset, self.max_offset) + self.max_offset
             B = max(len(offset), len(self.table))
             full = (B, self.table.shape[1], *offset.shape[2:])
             table = self.table.expand(B, -1, offset.shape[2], -1)
@@ -51,7 +51,7 @@ class Position(nn.Module):
     n_axes = 1
     limit: int | None = None  # positions from here on are refused
 
-    def places(self, n: int) -> Int[Tensor, "1 T *axes"]:
+    def first_positions(self, n: int) -> Int[Tensor, "1 T *axes"]:
         """Gives the positions of n tokens in reading order; schemes with several axes say what that is."""
         return torch.arange(n)[None]
 
@@ -73,12 +73,12 @@ class Position(nn.Module):
         """Gives what is added to the scores."""
         return None
 
-    def by_offset(
+    def offset_bias(
         self,
         q: Float[Tensor, "B H Q E"],
         q_positions: Int[Tensor, "#B Q *axes"],
         k_positions: Int[Tensor, "#B K *axes"],
-    ) -> ByOffset | None:
+    ) -> OffsetBias | None:
         """Gives the bias by offset, where the scheme knows it so: the same numbers in less memory."""
         return None
 

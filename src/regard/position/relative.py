@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from regard.config import choose
 from regard.position.absolute import check_base, frequencies, sinusoids
-from regard.position.contract import ByOffset, Position, check, check_both, offsets
+from regard.position.contract import OffsetBias, Position, check, check_both, offsets
 
 
 class ALiBi(Position):
@@ -34,11 +34,11 @@ class ALiBi(Position):
         distance = offsets(q_positions, k_positions).abs()[:, None]
         return -(distance * self.slopes[:, None, None]).to(q.dtype)
 
-    def by_offset(
+    def offset_bias(
         self, q: Float[Tensor, "B H Q E"], q_positions: Int[Tensor, "#B Q"], k_positions: Int[Tensor, "#B K"]
-    ) -> ByOffset:
+    ) -> OffsetBias:
         check_both(q_positions, k_positions)
-        return ByOffset(q_positions, k_positions, slopes=self.slopes)
+        return OffsetBias(q_positions, k_positions, slopes=self.slopes)
 
 
 def head_slopes(n_heads: int) -> list[float]:
@@ -97,12 +97,12 @@ class T5(Position):
         buckets = self.buckets(offsets(q_positions, k_positions))
         return self.table.to(q.dtype)[buckets].permute(0, 3, 1, 2)
 
-    def by_offset(
+    def offset_bias(
         self, q: Float[Tensor, "B H Q E"], q_positions: Int[Tensor, "#B Q"], k_positions: Int[Tensor, "#B K"]
-    ) -> ByOffset:
+    ) -> OffsetBias:
         check_both(q_positions, k_positions)
         entries = self.buckets(torch.arange(-self.max_distance, self.max_distance + 1, device=q.device))
-        return ByOffset(q_positions, k_positions, self.table[entries].T[None, :, None])  # (1, H, 1, W)
+        return OffsetBias(q_positions, k_positions, self.table[entries].T[None, :, None])  # (1, H, 1, W)
 
 
 class Shaw(Position):
@@ -134,11 +134,11 @@ class Shaw(Position):
         rows = self.rows(q_positions, k_positions)[:, None]
         return met.gather(-1, rows.expand(*met.shape[:3], -1))
 
-    def by_offset(
+    def offset_bias(
         self, q: Float[Tensor, "B H Q E"], q_positions: Int[Tensor, "#B Q"], k_positions: Int[Tensor, "#B K"]
-    ) -> ByOffset:
+    ) -> OffsetBias:
         check_both(q_positions, k_positions)
-        return ByOffset(q_positions, k_positions, self._met(q))
+        return OffsetBias(q_positions, k_positions, self._met(q))
 
     def pool(
         self,

@@ -105,9 +105,11 @@ def pair_batches(src: Sequence[Ids], tgt: Sequence[Ids]) -> Iterator[tuple[list[
 def token_costs(model: Seq2Seq, batch: Batch) -> Float[Tensor, "B T"]:
     """Gives −log p of what should be said, EOS included; padding costs nothing and is never scored."""
     batch = batch.to(next(model.parameters()).device)
-    logits = model.output(model.features(batch)[batch.tgt.real])
+    logits = model.output(model.features(batch)[batch.tgt.token_mask])
     kind = torch.promote_types(logits.dtype, torch.float32)
-    costs = F.cross_entropy(logits.to(kind), batch.tgt.say[batch.tgt.real], reduction="none")
+    costs = F.cross_entropy(logits.to(kind), batch.tgt.labels[batch.tgt.token_mask], reduction="none")
     return (
-        torch.zeros(batch.tgt.real.shape, dtype=kind, device=costs.device).masked_scatter(batch.tgt.real, costs).cpu()
+        torch.zeros(batch.tgt.token_mask.shape, dtype=kind, device=costs.device)
+        .masked_scatter(batch.tgt.token_mask, costs)
+        .cpu()
     )

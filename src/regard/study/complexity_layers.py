@@ -13,7 +13,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from regard.attention import Attention, ScaledDot
-from regard.batch import Batch, Shape, pack
+from regard.batch import Batch, BatchShape, pack
 from regard.build import build_heads, build_model
 from regard.config import HeadsSettings, Settings, TrainSettings, preset, settings
 from regard.model import Seq2Seq
@@ -268,13 +268,13 @@ class Stepwise(nn.Module):
     def forward(self, batch: Batch) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
         with sdpa_kernel(UNPLANNED):
             logits = said_in_steps(self.model, batch)
-        return smoothed_cross_entropy(logits, batch.tgt.say, batch.tgt.real, self.smoothing)
+        return smoothed_cross_entropy(logits, batch.tgt.labels, batch.tgt.token_mask, self.smoothing)
 
 
 def said_in_steps(model: Seq2Seq, batch: Batch) -> Float[Tensor, "B T V"]:
     """Gives the logits of every next target token, made one after another with the model's own memory of the past."""
     state, logits = model.start(batch.src, 1), []
-    for tokens in batch.tgt.read.unbind(dim=1):
+    for tokens in batch.tgt.inputs.unbind(dim=1):
         found, state = model.step(tokens, state)
         logits.append(found)
     return torch.stack(logits, dim=1)
@@ -307,7 +307,7 @@ def make_group(race: Race, length: int, seed: int) -> Group:
     src = chance.integers(FIRST_PIECE, vocab_size, size=(rows, length))
     tgt = chance.integers(FIRST_PIECE, vocab_size, size=(rows, length + 1))
     src[:, -1], tgt[:, 0], tgt[:, -1] = EOS, BOS, EOS
-    shape = Shape(rows, length, length)
+    shape = BatchShape(rows, length, length)
     packed = pack((src, np.full(rows, length)), (tgt, np.full(rows, length + 1)), shape)
     return Group([Packed(packed, shape, full=True)], rows * length, 0, 1, 0)
 

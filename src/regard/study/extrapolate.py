@@ -208,8 +208,8 @@ def judge(model: Seq2Seq, task: Sequences, length: int, n: int) -> Judged:
     for at in range(0, n, ROWS):
         batch = judging_batch(src[at : at + ROWS], tgt[at : at + ROWS]).to(device)
         loss, accuracy = token_losses(model(batch), batch)
-        losses.append(loss * len(batch.tgt.read))
-        right.append(accuracy * len(batch.tgt.read))
+        losses.append(loss * len(batch.tgt.inputs))
+        right.append(accuracy * len(batch.tgt.inputs))
     by_place, accuracy = torch.stack(losses).sum(dim=0) / n, torch.stack(right).sum(dim=0) / n
     return Judged(length, float(by_place.mean()), float(accuracy.mean()), task.least_loss(tgt), by_place.tolist())
 

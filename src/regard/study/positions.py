@@ -115,7 +115,7 @@ def make(name: str, length: int, width: int, base: float, seed: int) -> Position
 
 def view(scheme: Position, n: int, width: int) -> View:
     """Looks at a scheme as at a black box: which door does it open, and what comes through?"""
-    positions = scheme.places(n)
+    positions = scheme.first_positions(n)
     places = positions.reshape(n, -1)
     with torch.no_grad():
         codes = scheme.embed(torch.zeros(1, n, width, dtype=torch.float64), positions)[0]

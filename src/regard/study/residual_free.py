@@ -134,7 +134,7 @@ def _teach(
 
     def loss(numbers: Int[Tensor, " B"]) -> Float[Tensor, ""]:
         batch = _batch(src, tgt, [taught[n] for n in numbers.tolist()]).to(device)
-        total, _ = smoothed_cross_entropy(model(batch), batch.tgt.say, batch.tgt.real, 0.1)
+        total, _ = smoothed_cross_entropy(model(batch), batch.tgt.labels, batch.tgt.token_mask, 0.1)
         return total / batch.tgt.n_tokens
 
     epochs = ceil(settings.steps / ceil(len(taught) / settings.batch))

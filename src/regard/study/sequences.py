@@ -98,7 +98,7 @@ def judging_batch(src: NDArray[np.int64], tgt: NDArray[np.int64]) -> Batch:
 
 def token_losses(logits: Float[Tensor, "B T V"], batch: Batch) -> tuple[Float[Tensor, " P"], Float[Tensor, " P"]]:
     """Gives the mean −log p at each place, and the share of texts whose likeliest symbol is right there."""
-    logits, say, real = logits.float(), batch.tgt.say, batch.tgt.real
+    logits, say, real = logits.float(), batch.tgt.labels, batch.tgt.token_mask
     losses = torch.nn.functional.cross_entropy(logits.transpose(1, 2), say, reduction="none")
     right, n = (logits.argmax(dim=-1) == say) & real, real.sum(dim=0)
     seen = n > 0
@@ -112,5 +112,5 @@ def _ids(symbols: NDArray[np.int64]) -> list[int]:
 def _without_ends(batch: Batch) -> Batch:
     """Neither learns nor judges when to stop: that a text ends at n is true of all that a model has seen."""
     tgt = batch.tgt
-    real = tgt.real & (tgt.say != EOS)
+    real = tgt.token_mask & (tgt.labels != EOS)
     return replace(batch, tgt=replace(tgt, real=real, n_tokens=int(real.sum())))

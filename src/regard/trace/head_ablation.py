@@ -16,7 +16,7 @@ from regard.attention import Attention
 from regard.batch import Batch
 from regard.engine import swift
 from regard.model import MultiHeadAttention, Recurrent, Seq2Seq, Transformer
-from regard.model.quantize import restore_linears
+from regard.model.quantize import dequantize_linears
 from regard.pipeline.translator import Translator
 from regard.score import score
 from regard.search.scoring import token_costs
@@ -41,7 +41,7 @@ class Place:
 
 def own_copy(model: Seq2Seq) -> Seq2Seq:
     """Copies the plain model that a model decodes as, parameters too, so that nothing happens to the one that runs."""
-    plain: Any = deepcopy(restore_linears(private_copy(model.plain())))
+    plain: Any = deepcopy(dequantize_linears(private_copy(model.plain())))
     return plain.requires_grad_(False)
 
 
@@ -99,7 +99,7 @@ def _show_recurrent(model: Any, batch: Batch, places: list[Place], see: See) -> 
     (place,) = places
     with _heard([(place.attention, rows.append)]):
         state = model.start(batch.src, 1)
-        for tokens in batch.tgt.read.unbind(1):
+        for tokens in batch.tgt.inputs.unbind(1):
             _, state = model.step(tokens, state)
     see(place.kind, place.layer, torch.cat(rows, dim=2))
 

@@ -52,7 +52,7 @@ class Sight:
 
 def sights(batch: Batch, is_punctuation: tuple[Bool[Tensor, " V"], Bool[Tensor, " V2"]]) -> dict[str, Sight]:
     """Tells for each kind of attention who looks at what in a batch; punctuation is given by id, for either side."""
-    src, read, said = batch.src, batch.tgt.read, batch.tgt.real
+    src, read, said = batch.src, batch.tgt.inputs, batch.tgt.token_mask
     in_src, in_tgt = is_punctuation[0][src.ids], is_punctuation[1][read]
     real = torch.arange(src.ids.shape[1], device=src.ids.device) < src.lengths[:, None]
     far = src.lengths[:, None]

@@ -17,9 +17,9 @@ from regard.batch import Batch, Source, make_batch
 from regard.model import DecoderOnly, MultiHeadAttention, Recurrent, Seq2Seq, State, Transformer
 from regard.model.multihead import split_heads
 from regard.model.norm import Residual
-from regard.model.quantize import restore_linears
+from regard.model.quantize import dequantize_linears
 from regard.model.seq2seq import Choices, log_probs, top
-from regard.position import ByOffset, Position
+from regard.position import OffsetBias, Position
 from regard.trace.attention import RecordedLook
 from regard.trace.decompose import first_parts
 from regard.trace.trace import Flow
@@ -68,7 +68,7 @@ class Heard:
         first = self.calls[0]
         q, out = torch.cat([call["q"] for call in self.calls], dim=2), torch.cat(self.outputs, dim=2)
         bias = first["bias"]
-        bias = bias.written_out(q.dtype) if isinstance(bias, ByOffset) else bias
+        bias = bias.materialise(q.dtype) if isinstance(bias, OffsetBias) else bias
         q_kept, k_kept, v_kept, out_kept = (kept(x[0]) for x in (q, first["k"], first["v"], out))
         attention = deepcopy(private_copy(self.attention)).requires_grad_(False).to("cpu", q_kept.dtype)
         seen = (attention, q_kept, k_kept, v_kept, first["mask"], None if bias is None else kept(bias[0]), out_kept)
@@ -225,7 +225,7 @@ def replay(model: Seq2Seq, source: Sequence[int], said: Sequence[int]) -> Replay
     All goes through the plain modules that the model was made of, in one pass; 8-bit maps become float ones of the same
     numbers. The model itself is not touched.
     """
-    plain: Any = restore_linears(private_copy(model.plain()))
+    plain: Any = dequantize_linears(private_copy(model.plain()))
     read = READ.get(type(plain))
     if read is None:
         known = ", ".join(each.__name__ for each in READ)
@@ -259,7 +259,7 @@ def _read_transformer(model: Any, batch: Batch, tape: Tape) -> tuple[Tensor, lis
     looks = {(each.kind, each.layer): _turning(each.look(), heads[each.kind][each.layer]) for each in tape.heard}
     for kind, words, ids, positions in (
         ("encoder", model.src, batch.src.ids, batch.src.positions),
-        ("decoder", model.tgt, batch.tgt.read, batch.tgt.positions),
+        ("decoder", model.tgt, batch.tgt.inputs, batch.tgt.positions),
     ):
         first: Any = layers[kind][0]
         parts = first_parts(words, first.after_attention, first.attention, ids, positions)
@@ -277,7 +277,7 @@ def _read_decoder_only(model: Any, batch: Batch, tape: Tape) -> tuple[Tensor, li
     logits = model(batch)[0]
     looks = [_turning(each.look(), layers[each.layer].attention) for each in tape.heard]
     first = layers[0].after_attention, layers[0].attention
-    parts = first_parts(model.tgt, *first, batch.tgt.read, batch.tgt.positions)
+    parts = first_parts(model.tgt, *first, batch.tgt.inputs, batch.tgt.positions)
     return logits, [replace(looks[0], parts=parts), *looks[1:]]
 
 
@@ -285,7 +285,7 @@ def _read_recurrent(model: Any, batch: Batch, tape: Tape) -> tuple[Tensor, list[
     """Reads token by token, as the model decodes; its kernels for whole sentences build no queries to look at."""
     tape.listen(model.attention, "cross", 0)
     state, logits = model.start(batch.src, 1), []
-    for token in batch.tgt.read[0]:
+    for token in batch.tgt.inputs[0]:
         said, state = model.step(token[None], state)
         logits.append(said)
     return torch.cat(logits), [each.look() for each in tape.heard]

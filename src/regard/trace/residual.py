@@ -13,7 +13,7 @@ from regard.batch import make_source
 from regard.model import MultiHeadAttention, Seq2Seq, Transformer
 from regard.model.multihead import merge_heads, split_heads
 from regard.model.norm import Residual
-from regard.model.quantize import restore_linears
+from regard.model.quantize import dequantize_linears
 from regard.padding import Ids
 from regard.position import POSITION, Position
 from regard.search.scoring import pair_batches
@@ -51,7 +51,7 @@ class Stages:
 @torch.no_grad()
 def encoder_stages(model: Seq2Seq, ids: Sequence[int], layer: int, head: int) -> Stages:
     """Goes through an encoder layer step by step, for the pieces of one sentence."""
-    plain: Any = restore_linears(private_copy(model.plain()))
+    plain: Any = dequantize_linears(private_copy(model.plain()))
     if type(plain) is not Transformer:
         raise ValueError(f"only a Transformer has encoder layers to go through, got {type(plain).__name__}")
     layers: Any = plain.encoder.layers
@@ -183,7 +183,7 @@ class _Listener:
 
 def looked_into(model: Seq2Seq) -> Any:
     """Gives a copy of the plain Transformer that a model decodes as, its parameters shared, to be listened to."""
-    plain: Any = restore_linears(private_copy(model.plain()))
+    plain: Any = dequantize_linears(private_copy(model.plain()))
     if type(plain) is not Transformer:
         raise ValueError(f"only a Transformer has a residual stream to look at, got {type(plain).__name__}")
     return plain
@@ -201,7 +201,7 @@ def record_streams(model: Seq2Seq, src: Sequence[Ids], tgt: Sequence[Ids], bar: 
         numbers = torch.tensor(places)
         in_src = torch.arange(batch.src.ids.shape[1]) < batch.src.lengths[:, None]
         tokens["encoder"].append(_tokens(batch.src.ids, batch.src.positions, in_src, numbers))
-        tokens["decoder"].append(_tokens(batch.tgt.read, batch.tgt.positions, batch.tgt.real, numbers))
+        tokens["decoder"].append(_tokens(batch.tgt.inputs, batch.tgt.positions, batch.tgt.token_mask, numbers))
     return {stack: _joined(stack, heard[stack], tokens[stack]) for stack in SUBLAYERS}
 
 

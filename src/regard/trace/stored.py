@@ -38,13 +38,13 @@ def store_mask(mask: Mask) -> Stored:
     """Takes a mask apart."""
     notes = {"n_keys": mask.n_keys, "causal": mask.causal, "window": mask.window, "offset": mask.offset}
     lengths = {"key_lengths": mask.key_lengths, "query_lengths": mask.query_lengths}
-    return Stored({**notes, "sighted": mask.sighted}, present(**lengths, allowed=mask.allowed))
+    return Stored({**notes, "sighted": mask.no_empty_rows}, present(**lengths, allowed=mask.allowed))
 
 
 def restore_mask(notes: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Mask:
     """Puts a mask together again."""
     parts: dict[str, Any] = {**notes, **tensors}
-    return Mask(**parts)
+    return Mask(no_empty_rows=parts.pop("sighted"), **parts)  # the file's own word for it
 
 
 def store_attention(attention: Attention) -> Stored:

@@ -12,7 +12,7 @@ from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from regard.batch import Batch, Shape, pack, unpack
+from regard.batch import Batch, BatchShape, pack, unpack
 from regard.config import Settings
 from regard.data.store import IdStore, Windows
 from regard.padding import BOS, EOS
@@ -28,7 +28,7 @@ class Plan:
 
     batches: list[NDArray[np.int64]]
     n_tokens: list[int]
-    shapes: list[Shape]
+    shapes: list[BatchShape]
 
 
 def plan_epoch(
@@ -55,7 +55,7 @@ def plan_epoch(
     cut = _cut(order, wide[order], budget)
     cut = [cut[i] for i in rng.permutation(len(cut))]
     fits = np.minimum(fitting(lengths + 1, widths), budget)
-    shapes = [Shape(rows, *fits[batch].max(axis=0).tolist()) for batch, rows in cut]
+    shapes = [BatchShape(rows, *fits[batch].max(axis=0).tolist()) for batch, rows in cut]
     return Plan([batch for batch, _ in cut], [int((lengths[batch, 1] + 1).sum()) for batch, _ in cut], shapes)
 
 
@@ -130,7 +130,7 @@ class Packed:
     """One process's part of a batch, in one row of numbers."""
 
     ids: Int[Tensor, " N"]
-    shape: Shape
+    shape: BatchShape
     full: bool  # no source is padded
 
     def batch(self, device: torch.device, n_tokens: int) -> Batch:
@@ -196,7 +196,7 @@ def _groups(
         number, at = number + 1, 0
 
 
-def _packed(epoch: Epoch, batch: NDArray[np.int64], shape: Shape, team: Team, fixed: bool) -> Packed:
+def _packed(epoch: Epoch, batch: NDArray[np.int64], shape: BatchShape, team: Team, fixed: bool) -> Packed:
     """Lays out this process's part; one without a row of its own still takes part, with a row that says nothing."""
     mine = share(batch, team.rank, team.world)
     pairs, variants = epoch.pairs[mine], epoch.variants[mine]
@@ -204,7 +204,7 @@ def _packed(epoch: Epoch, batch: NDArray[np.int64], shape: Shape, team: Team, fi
     tgt = epoch.store.rows("tgt", pairs, variants[:, 1], shape.tgt + 1, (BOS,), (EOS,))
     if not fixed:
         widths = int(src[1].max(initial=1)), int(tgt[1].max(initial=2)) - 1
-        shape = Shape(max(len(mine), 1), *widths)
+        shape = BatchShape(max(len(mine), 1), *widths)
         src, tgt = (src[0][:, : shape.src], src[1]), (tgt[0][:, : shape.tgt + 1], tgt[1])
     full = not fixed and len(mine) > 0 and int(src[1].min()) == shape.src
     return Packed(pack(src, tgt, shape), shape, full)

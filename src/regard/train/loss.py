@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from regard.batch import Batch, doubled
+from regard.batch import Batch, duplicate_rows
 from regard.model import Seq2Seq
 
 
@@ -153,14 +153,14 @@ class Learner(nn.Module):
 
     def forward(self, batch: Batch) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
         if self.r_drop > 0.0:
-            return self._twice(doubled(batch))
+            return self._twice(duplicate_rows(batch))
         x, tgt = self.model.features(batch), batch.tgt
-        return linear_cross_entropy(x, self.model.output.table.weight, tgt.say, tgt.real, self.smoothing)
+        return linear_cross_entropy(x, self.model.output.table.weight, tgt.labels, tgt.token_mask, self.smoothing)
 
     def _twice(self, batch: Batch) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
         x, tgt = self.model.features(batch), batch.tgt
         if not x.is_cuda:
-            return agreeing_cross_entropy(self.model.output(x), tgt.say, tgt.real, self.smoothing, self.r_drop)
-        say, real = (half.chunk(2)[0].flatten() for half in (tgt.say, tgt.real))
+            return agreeing_cross_entropy(self.model.output(x), tgt.labels, tgt.token_mask, self.smoothing, self.r_drop)
+        say, real = (half.chunk(2)[0].flatten() for half in (tgt.labels, tgt.token_mask))
         table = self.model.output.table.weight
         return LinearAgreeing.apply(x.flatten(0, 1), table, say, real, self.smoothing, self.r_drop)  # pyright: ignore

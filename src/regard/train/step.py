@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.batch import Batch, Shape, unpack
+from regard.batch import Batch, BatchShape, unpack
 from regard.config import TrainSettings, choose
 from regard.train.batching import Group
 from regard.train.distributed import Team
@@ -137,7 +137,7 @@ class CapturedSteps:
         self.stream = torch.cuda.Stream(device)
         self.pool = torch.cuda.graph_pool_handle()
         self.scale = torch.ones((), device=device)
-        self.graphs: dict[Shape, Captured | None] = {}
+        self.graphs: dict[BatchShape, Captured | None] = {}
         self.capturable = True
         self.under_way: deque[torch.Event] = deque()
 
@@ -169,7 +169,7 @@ class CapturedSteps:
         captured.graph.replay()
         return captured.told.clone()
 
-    def _captured(self, shape: Shape) -> Captured | None:
+    def _captured(self, shape: BatchShape) -> Captured | None:
         """Records a step on batches of one shape; what cannot be recorded is said once, and runs as before."""
         ids = torch.zeros(shape.rows * (shape.src + shape.tgt + 3), dtype=torch.int32, device=self.device)
         graph = torch.cuda.CUDAGraph()

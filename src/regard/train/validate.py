@@ -114,6 +114,6 @@ def mean_loss(model: nn.Module, store: IdStore, budget: int) -> float:
     total = 0.0
     for indices in (batch.tolist() for batch in plan.batches):
         batch = make_batch([store.src(i) for i in indices], [store.tgt(i) for i in indices]).to(device)
-        _, plain = smoothed_cross_entropy(model(batch), batch.tgt.say, batch.tgt.real, 0.0)
+        _, plain = smoothed_cross_entropy(model(batch), batch.tgt.labels, batch.tgt.token_mask, 0.0)
         total += float(plain)
     return total / sum(plan.n_tokens)

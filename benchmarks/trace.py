@@ -22,7 +22,7 @@ from rich.table import Table
 
 import regard
 from regard.build import build_model
-from regard.config import ModelSettings, preset, settings
+from regard.config import ModelSettings, parse_settings, preset
 from regard.padding import EOS
 from regard.study.stats import signature
 from regard.study.timing import Timing, peak_bytes
@@ -37,7 +37,7 @@ SENTENCE = "介绍一下西安，他是我的朋友。"
 def make(shape: str, family: str = "transformer") -> Any:
     """Makes a model of a preset's size with random weights."""
     torch.manual_seed(0)
-    sizes = settings(ModelSettings, {"tie": "target", **preset(shape, family).get("model", {})})
+    sizes = parse_settings(ModelSettings, {"tie": "target", **preset(shape, family).get("model", {})})
     return build_model(sizes, (VOCABULARY, VOCABULARY)).eval()
 
 

@@ -30,7 +30,7 @@ from rich.console import Console
 from rich.table import Table
 
 from regard.build import build_model
-from regard.config import ModelSettings, preset, settings
+from regard.config import ModelSettings, parse_settings, preset
 from regard.padding import EOS
 from regard.serve.serialize import save_html
 from regard.study.stats import signature
@@ -59,7 +59,7 @@ PICTURES = {
 def make() -> Any:
     """Makes the paper's base model with random weights."""
     torch.manual_seed(0)
-    sizes = settings(ModelSettings, {"tie": "target", **preset("base").get("model", {})})
+    sizes = parse_settings(ModelSettings, {"tie": "target", **preset("base").get("model", {})})
     return build_model(sizes, (VOCABULARY, VOCABULARY)).eval()
 
 

@@ -4,7 +4,7 @@ from dataclasses import FrozenInstanceError, dataclass, fields
 
 import pytest
 
-from regard.config import HeadsSettings, PartSettings, choose, read_toml, settings, unknown
+from regard.config import HeadsSettings, PartSettings, choose, parse_settings, read_toml, unknown
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Outer:
 
 
 def test_nothing_given_leaves_every_default():
-    assert settings(HeadsSettings, {}) == HeadsSettings()
+    assert parse_settings(HeadsSettings, {}) == HeadsSettings()
 
 
 def test_given_values_replace_defaults():
@@ -29,15 +29,15 @@ def test_given_values_replace_defaults():
     expected = HeadsSettings(
         d_model=12, d_key=5, bias=False, attention=PartSettings("additive", {"hidden": 7, "dropout": 0.1})
     )
-    assert settings(HeadsSettings, given) == expected
+    assert parse_settings(HeadsSettings, given) == expected
 
 
 def test_nested_tables_are_read():
-    assert settings(Outer, {"count": 3, "inner": {"flag": True}}) == Outer(3, inner=Inner(flag=True))
+    assert parse_settings(Outer, {"count": 3, "inner": {"flag": True}}) == Outer(3, inner=Inner(flag=True))
 
 
 def test_a_whole_number_is_taken_for_a_float():
-    found = settings(Inner, {"rate": 1})
+    found = parse_settings(Inner, {"rate": 1})
     assert found.rate == 1.0
     assert type(found.rate) is float
 
@@ -80,7 +80,7 @@ BAD_SETTINGS = [
 @pytest.mark.parametrize(("cls", "given", "said"), BAD_SETTINGS, ids=[said[:30] for _, _, said in BAD_SETTINGS])
 def test_unknown_keys_and_mistyped_values_are_refused(cls, given, said):
     with pytest.raises(ValueError, match=said):
-        settings(cls, given)
+        parse_settings(cls, given)
 
 
 @pytest.mark.parametrize(

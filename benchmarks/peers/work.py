@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from regard.config import ModelSettings, Settings, preset, settings
+from regard.config import ModelSettings, Settings, parse_settings, preset
 
 # Pieces of a joint vocabulary of 8,000 for each word of Multi30k, English and German.
 PIECES_PER_WORD = (1.19, 1.31)
@@ -43,7 +43,7 @@ def shape(name: str, dropout: float) -> tuple[ModelSettings, int]:
     """Gives a preset's sizes, and its vocabulary's."""
     chosen = preset(name)
     chosen["model"] = {**chosen.get("model", {}), "dropout": dropout}
-    made = settings(Settings, chosen)
+    made = parse_settings(Settings, chosen)
     return made.model, made.text.vocab_size
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from torch import nn
 
 from regard.attention import ATTENTION
-from regard.config import HeadsSettings, ModelSettings, PartSettings, checked, choose, unknown
+from regard.config import HeadsSettings, ModelSettings, PartSettings, check_value, choose, unknown
 from regard.model import DecoderOnly, MultiHeadAttention, Recurrent, Seq2Seq, Transformer
 from regard.model.layers import Embedding, FactoredTable, FeedForward, Output, make_table
 from regard.model.multihead import check_sizes
@@ -205,7 +205,7 @@ def build_part(table: Mapping[str, Callable[..., M]], part: PartSettings, what: 
     for option, value in part.options.items():
         if option not in accepted:
             raise ValueError(unknown(option, list(accepted), f"option of {what} {part.name!r}"))
-        arguments[option] = checked(accepted[option].annotation, value, f"{what}.{option}")
+        arguments[option] = check_value(accepted[option].annotation, value, f"{what}.{option}")
     return make(**arguments)
 
 

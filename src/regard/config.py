@@ -193,10 +193,10 @@ FAMILIES: dict[str, dict[str, dict[str, Any]]] = {
 
 def preset(name: str, family: str = "transformer") -> dict[str, dict[str, Any]]:
     """Gives the tables of a preset for one family of models."""
-    return merged(choose(PRESETS, name, "preset"), choose(FAMILIES, family, "family"))
+    return merge(choose(PRESETS, name, "preset"), choose(FAMILIES, family, "family"))
 
 
-def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
+def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
     """Lays tables over each other, later ones winning key by key; a part with another name is replaced whole."""
     result: dict[str, Any] = {}
     for layer in layers:
@@ -207,11 +207,11 @@ def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
                 and isinstance(value, Mapping)
                 and value.get("name", old.get("name")) == old.get("name")
             )
-            result[key] = merged(old, value) if same_part else value  # pyright: ignore[reportArgumentType]
+            result[key] = merge(old, value) if same_part else value  # pyright: ignore[reportArgumentType]
     return result
 
 
-def override(text: str) -> dict[str, Any]:
+def parse_override(text: str) -> dict[str, Any]:
     """Reads one `a.b=c` of the command line; the value is TOML, or a plain word."""
     path, sign, value = text.partition("=")
     if not sign or not path.strip():
@@ -243,39 +243,39 @@ def unknown(name: str, valid: list[str], what: str) -> str:
 def read_toml(cls: type[T], path: Path) -> T:
     """Reads settings of one class from a TOML file that lists only what differs from the defaults."""
     try:
-        return settings(cls, tomllib.loads(path.read_text(encoding="utf-8")))
+        return parse_settings(cls, tomllib.loads(path.read_text(encoding="utf-8")))
     except (ValueError, OSError) as error:
         raise ValueError(f"{path}: {error}") from error
 
 
-def settings(cls: type[T], given: Mapping[str, Any], where: str = "") -> T:
+def parse_settings(cls: type[T], table: Mapping[str, Any], where: str = "") -> T:
     """Makes settings from nested tables; unknown keys and values of another type are refused."""
     if cls is PartSettings:
-        return part(given, where)  # pyright: ignore[reportReturnType]
+        return make_part(table, where)  # pyright: ignore[reportReturnType]
     types = {f.name: f.type for f in fields(cls)}  # pyright: ignore[reportArgumentType]
-    for key in given:
+    for key in table:
         if key not in types:
             raise ValueError(unknown(where + key, [where + name for name in types], "setting"))
-    return cls(**{key: checked(types[key], value, where + key) for key, value in given.items()})
+    return cls(**{key: check_value(types[key], value, where + key) for key, value in table.items()})
 
 
-def part(given: Mapping[str, Any], where: str = "") -> PartSettings:
+def make_part(table: Mapping[str, Any], where: str = "") -> PartSettings:
     """Reads `{name = "...", option = value, ...}`."""
-    if not isinstance(given.get("name"), str):
-        raise ValueError(f"{where}name must say which part to use, got {given.get('name')!r}")
-    return PartSettings(given["name"], {key: value for key, value in given.items() if key != "name"})
+    if not isinstance(table.get("name"), str):
+        raise ValueError(f"{where}name must say which part to use, got {table.get('name')!r}")
+    return PartSettings(table["name"], {key: value for key, value in table.items() if key != "name"})
 
 
-def checked(expected: Any, value: Any, where: str) -> Any:
+def check_value(expected: Any, value: Any, where: str) -> Any:
     """Gives a value of the expected type, or raises ValueError naming the setting; a whole number may be a float."""
     if is_dataclass(expected):
         if not isinstance(value, Mapping):
             raise ValueError(f"{where} must be a table of settings, got {value!r}")
-        return settings(expected, value, where + ".")  # pyright: ignore[reportArgumentType]
+        return parse_settings(expected, value, where + ".")  # pyright: ignore[reportArgumentType]
     if isinstance(expected, GenericAlias):
         if not isinstance(value, (list, tuple)):
             raise ValueError(f"{where} must be a list, got {value!r}")
-        return tuple(checked(get_args(expected)[0], item, where) for item in value)
+        return tuple(check_value(get_args(expected)[0], item, where) for item in value)
     if value == "none" and isinstance(None, expected):  # TOML has no word for nothing
         return None
     if type(value) is int and isinstance(1.0, expected):

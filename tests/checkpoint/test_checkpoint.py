@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 import regard.checkpoint.weights
 from regard.build import build_model
 from regard.checkpoint import describe, load_model, model_folder, read_json, save_model, settings_table, unique_tensors
-from regard.config import ModelSettings, PartSettings, Settings, settings
+from regard.config import ModelSettings, PartSettings, Settings, parse_settings
 from tests.parts import exactly
 from tests.train.tiny import trained_once
 
@@ -149,8 +149,8 @@ def test_a_folder_that_is_not_there_is_named(tmp_path):
 
 def test_settings_come_back_as_they_were(trained):
     table = settings_table(load_model(trained).settings)
-    assert settings(Settings, json.loads(json.dumps(table))) == load_model(trained).settings
-    assert settings(Settings, settings_table(Settings())) == Settings()
+    assert parse_settings(Settings, json.loads(json.dumps(table))) == load_model(trained).settings
+    assert parse_settings(Settings, settings_table(Settings())) == Settings()
 
 
 def test_a_save_that_fails_leaves_the_old_model(model, monkeypatch):

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data import files as lines
-from regard.data.files import _Blocks, _unpacked, ending, open_bytes, read_lines
+from regard.data.files import _BlockStream, _decompress_zstd, format_suffix, open_bytes, read_lines
 
 # Signs at which Python's own splitting would end a line, and others.
 SIGNS = st.text(st.sampled_from("ab\t\x0b\x0c\x1c\x1e\x85\u2028\u2029介"), max_size=6)
@@ -51,7 +51,7 @@ def test_utf_16_is_named(tmp_path, encoding):
 
 
 def test_a_line_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(lines, "LONGEST", 1000)
+    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 1000)
     path = tmp_path / "long.tsv"
     path.write_text("short\n" + "x" * 998 + "\n" + "x" * 1001 + "\n")
     found = read_lines(str(path))
@@ -88,7 +88,7 @@ def test_files_that_were_appended_to_each_other_are_read_to_the_end(tmp_path, en
 @given(frames=st.lists(st.binary(max_size=20), max_size=4), size=st.integers(1, 7))
 def test_zst_is_read_in_pieces_of_any_size(frames, size):
     raw = io.BytesIO(b"".join(map(zstandard.compress, frames)))
-    stream = _Blocks(_unpacked(raw))
+    stream = _BlockStream(_decompress_zstd(raw))
     found = b""
     while block := stream.read(size):
         assert len(block) <= size
@@ -150,4 +150,4 @@ def test_a_dash_is_standard_input(monkeypatch):
     ],
 )
 def test_the_format_is_the_ending_before_the_compression(source, found):
-    assert ending(source) == found
+    assert format_suffix(source) == found

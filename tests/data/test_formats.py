@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.formats import check_sources, files_of, read_pairs
+from regard.data.formats import check_sources, read_pairs, split_source
 from regard.data.normalise import normalise
 from tests.data.corpora import any_text
 
@@ -194,5 +194,5 @@ def test_good_sources_pass_the_check(tmp_path, monkeypatch):
     for name in ("a.tsv", "a,b.tsv", "x.zh"):
         (tmp_path / name).write_text("a\tb\n")
     check_sources(["a.tsv", "a,b.tsv", "x.zh,x.zh", "-"])
-    assert files_of("a,b.tsv") == ("a,b.tsv",)  # a file may have a comma in its name
-    assert files_of("x.zh, x.zh") == ("x.zh", "x.zh")
+    assert split_source("a,b.tsv") == ("a,b.tsv",)  # a file may have a comma in its name
+    assert split_source("x.zh, x.zh") == ("x.zh", "x.zh")

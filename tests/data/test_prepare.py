@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from regard.config import DataSettings, TextSettings
-from regard.data.cleaning import Verdict
+from regard.data.cleaning import Status
 from regard.data.prepare import prepare
 from tests.data.corpora import as_tsv, sentences
 
@@ -66,15 +66,18 @@ def test_every_pair_is_where_the_report_says(tmp_path):
     }
     prepared = run(tmp_path / "run", train, **held)
     report = prepared.report
-    left = {verdict: (report.left(verdict).count, report.left(verdict).examples) for verdict in list(Verdict)[2:]}
+    left = {
+        verdict: (report.left_out_by(verdict).count, report.left_out_by(verdict).examples)
+        for verdict in list(Status)[2:]
+    }
     assert left == {
-        Verdict.DUPLICATE: (1, (f"{train}, line 51",)),
-        Verdict.EMPTY: (1, (f"{train}, line 52",)),
-        Verdict.OVERLONG: (2, (f"{train}, line 53", f"{train}, line 57")),
-        Verdict.IN_VALID: (1, (f"{train}, line 54",)),
-        Verdict.IN_TEST: (1, (f"{train}, line 55",)),
-        Verdict.OUTLIER: (1, (f"{train}, line 56",)),
-        Verdict.EXCLUDED: (0, ()),
+        Status.DUPLICATE: (1, (f"{train}, line 51",)),
+        Status.EMPTY: (1, (f"{train}, line 52",)),
+        Status.OVERLONG: (2, (f"{train}, line 53", f"{train}, line 57")),
+        Status.IN_VALID: (1, (f"{train}, line 54",)),
+        Status.IN_TEST: (1, (f"{train}, line 55",)),
+        Status.OUTLIER: (1, (f"{train}, line 56",)),
+        Status.EXCLUDED: (0, ()),
     }
     assert report.read == len(mess) == report.train + sum(count for count, _ in left.values())
     assert (report.valid, report.test, report.held_empty, report.valid_is_split) == (7, 5, 1, False)
@@ -92,7 +95,7 @@ def test_validation_is_split_off_where_none_is_given(tmp_path):
     assert prepared.report.valid_is_split
     for side in (0, 1):
         assert not {pair[side] for pair in train} & {pair[side] for pair in valid}
-    n_shared = prepared.report.left(Verdict.IN_VALID).count
+    n_shared = prepared.report.left_out_by(Status.IN_VALID).count
     assert n_shared > 0
     assert len(train) + len(valid) + n_shared == prepared.report.read == 240
     assert (len(prepared.test), prepared.test_pairs) == (0, [])
@@ -115,7 +118,7 @@ def test_nothing_is_made_twice(tmp_path, monkeypatch):
     train, said = write(tmp_path / "train.tsv", CLEAN), []
     first = run(tmp_path / "run", train)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
-    monkeypatch.setattr(module, "_make", None)
+    monkeypatch.setattr(module, "_write_pairs", None)
     again = run(tmp_path / "run", train, replace(TEXT, variants=3), say=said.append)  # not used without sampling
     assert said[0].endswith("data is used again, nothing has changed")
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
@@ -205,9 +208,9 @@ BAD_TEXTS = {
     "empty": ("", r"train\.tsv: the text must have pairs of sentences, got an empty file"),
     "one pair": (
         "a\tb\n",
-        r"train\.tsv: a text must have 10 pairs or more .+, got 1 that can be used of 1",
+        r"train\.tsv: a text must have 10 pairs or more .+, got 1 usable of 1",
     ),
-    "a line of 100,000 characters": ("a" * 100_000 + "\tb\n", "got 0 that can be used of 1"),
+    "a line of 100,000 characters": ("a" * 100_000 + "\tb\n", "got 0 usable of 1"),
     "one column": (MANY + "one\n", r"train\.tsv, line 121: a line must have two columns .+, got 1: 'one'"),
 }
 
@@ -270,7 +273,7 @@ def test_an_interrupted_preparation_leaves_what_was_there(tmp_path, monkeypatch)
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "write_held", interrupt)
+    monkeypatch.setattr(module, "write_held_out", interrupt)
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path / "run", train, replace(TEXT, max_len=59))
     assert names(tmp_path) == before
@@ -290,9 +293,9 @@ def test_leaks_are_found_whatever_case_punctuation_and_spaces(tmp_path):
     valid = write(tmp_path / "valid.tsv", [("das ist ein Haus", "y"), ("!!!", "y3")])
     test = write(tmp_path / "test.tsv", [("z", "The city.")])
     prepared = run(tmp_path / "run", write(tmp_path / "train.tsv", train), valid=(str(valid),), test=(str(test),))
-    left = prepared.report.left
-    assert left(Verdict.IN_VALID).examples == tuple(f"{tmp_path / 'train.tsv'}, line {n}" for n in (121, 123))
-    assert left(Verdict.IN_TEST).examples == (f"{tmp_path / 'train.tsv'}, line 122",)
+    left = prepared.report.left_out_by
+    assert left(Status.IN_VALID).examples == tuple(f"{tmp_path / 'train.tsv'}, line {n}" for n in (121, 123))
+    assert left(Status.IN_TEST).examples == (f"{tmp_path / 'train.tsv'}, line 122",)
     assert decoded(prepared, prepared.train) == [*CLEAN, ("…", "x4")]
 
 
@@ -315,11 +318,11 @@ def test_sentences_that_are_excluded_stay_out_on_either_side(tmp_path):
     prepared = run(tmp_path / "run", train, say=said.append, exclude=tuple(f"{tmp_path}/{name}" for name in out))
     kept = {*decoded(prepared, prepared.train), *prepared.valid_pairs}
     assert kept == set(CLEAN[8:])
-    assert prepared.report.left(Verdict.EXCLUDED).count == 10
+    assert prepared.report.left_out_by(Status.EXCLUDED).count == 10
     assert [line for line in said if line.startswith("10 left out that share a sentence with data.exclude (")]
     (tmp_path / "one.txt").write_text("other\n", encoding="utf-8")
     again = run(tmp_path / "run", train, exclude=tuple(f"{tmp_path}/{name}" for name in out))
-    assert again.report.left(Verdict.EXCLUDED).count == 9, "the files are part of what the text was made from"
+    assert again.report.left_out_by(Status.EXCLUDED).count == 9, "the files are part of what the text was made from"
 
 
 def mixture(tmp_path, **given):
@@ -336,9 +339,9 @@ def test_each_pair_knows_its_source(tmp_path):
     store = prepared.train
     assert decoded(prepared, store) == CLEAN
     assert store.origins.tolist() == [0] * 40 + [1] * 40 + [2] * 40, "a shared pair belongs to the first"
-    times = [len(store.epoch(1, epoch)[store.epoch(1, epoch) < 40]) for epoch in range(4)]
+    times = [len(store.epoch_pairs(1, epoch)[store.epoch_pairs(1, epoch) < 40]) for epoch in range(4)]
     assert times == [120] * 4
-    assert sum(len(store.epoch(1, epoch)) for epoch in range(4)) == 4 * (120 + 20 + 40)
+    assert sum(len(store.epoch_pairs(1, epoch)) for epoch in range(4)) == 4 * (120 + 20 + 40)
     lines = prepared.report.lines()
     assert lines[1:4] == [
         f"40 for training from {files[0]}, each seen 3 times an epoch",
@@ -351,8 +354,8 @@ def test_each_pair_knows_its_source(tmp_path):
 
 def test_without_weights_every_epoch_is_the_text(tmp_path):
     prepared, _ = mixture(tmp_path)
-    assert prepared.train.epoch(5, 3).tolist() == list(range(120))
-    assert prepared.train.draw(5, 3).tolist() == [[0, 0]] * 120
+    assert prepared.train.epoch_pairs(5, 3).tolist() == list(range(120))
+    assert prepared.train.draw_variants(5, 3).tolist() == [[0, 0]] * 120
 
 
 def test_a_tag_stands_before_the_pairs_of_its_source(tmp_path):
@@ -377,7 +380,7 @@ def test_variants_spell_the_text_and_are_the_same_every_time(tmp_path, kind):
     text = replace(TEXT, kind=kind, sampling=0.3, variants=3, max_len=22, symbols=("<bt>",))
     prepared, _ = mixture(tmp_path, text=text, tags=("", "<bt>", ""))
     store, tokenizer = prepared.train, prepared.tokenizer
-    assert store.head.n_variants == 3
+    assert store.header.n_variants == 3
     found = {}
     for variant in range(4):
         cuts = np.full(len(store), variant)

@@ -5,10 +5,10 @@ import gzip
 import pytest
 
 from regard.config import DataSettings, TextSettings
-from regard.data.cleaning import Verdict
-from regard.data.formats import read_documents, read_running
+from regard.data.cleaning import Status
+from regard.data.formats import read_blocks, read_documents
 from regard.data.prepare import prepare
-from regard.data.prepare_text import Part, lines_of, measured, text_of
+from regard.data.prepare_text import TextRange, count_characters, range_lines, read_range
 from regard.data.store import IdStore, Windows
 
 POEMS = [f"title {n}\tsomebody\tline {n * 7 % 23} of {n}." for n in range(40)]
@@ -36,16 +36,16 @@ def decoded(prepared, store):
 @pytest.mark.parametrize("text", ["", "a\n\n b\r\n", "\ufeffmark", "床前\n明月 \u2028光\t.", "x" * 3 + "é" * (1 << 20)])
 def test_running_text_is_read_to_the_last_sign(tmp_path, text):
     path = write(tmp_path / "a.txt", text)
-    assert "".join(read_running(str(path))) == text.removeprefix("\ufeff")
-    assert measured(str(path)) == len(text.removeprefix("\ufeff"))
+    assert "".join(read_blocks(str(path))) == text.removeprefix("\ufeff")
+    assert count_characters(str(path)) == len(text.removeprefix("\ufeff"))
 
 
 def test_a_part_is_what_stands_between_two_places(tmp_path, monkeypatch):
     monkeypatch.setattr("regard.data.formats.BLOCK", 5)
     path = write(tmp_path / "a.txt", "ab\ncdé\n\nfghijk\nl")
-    assert "".join(text_of(Part(str(path), 4, 12))) == "dé\n\nfghi"
-    assert list(lines_of(Part(str(path), 4, 12))) == ["dé", "", "fghi"]
-    assert list(lines_of(Part(str(path), 0, 14))) == ["ab", "cdé", "", "fghijk"]
+    assert "".join(read_range(TextRange(str(path), 4, 12))) == "dé\n\nfghi"
+    assert list(range_lines(TextRange(str(path), 4, 12))) == ["dé", "", "fghi"]
+    assert list(range_lines(TextRange(str(path), 0, 14))) == ["ab", "cdé", "", "fghijk"]
 
 
 def test_nine_tenths_of_a_text_are_learned_from_and_the_rest_is_held(tmp_path):
@@ -94,9 +94,14 @@ def test_documents_are_stored_once_and_apart(tmp_path):
     test = write(tmp_path / "t.tsv", f"{POEMS[5].upper()}\nnew\tby\tme\n")
     prepared, said = run(tmp_path / "run", "documents", train, test=[test])
     report = prepared.report
-    counts = {verdict: report.left(verdict).count for verdict in (Verdict.DUPLICATE, Verdict.EMPTY, Verdict.IN_TEST)}
-    assert counts == {Verdict.DUPLICATE: 2, Verdict.EMPTY: 1, Verdict.IN_TEST: 1}
-    assert report.left(Verdict.OVERLONG).count == 1 and f"{train}, line 43" in report.left(Verdict.OVERLONG).examples
+    counts = {
+        verdict: report.left_out_by(verdict).count for verdict in (Status.DUPLICATE, Status.EMPTY, Status.IN_TEST)
+    }
+    assert counts == {Status.DUPLICATE: 2, Status.EMPTY: 1, Status.IN_TEST: 1}
+    assert (
+        report.left_out_by(Status.OVERLONG).count == 1
+        and f"{train}, line 43" in report.left_out_by(Status.OVERLONG).examples
+    )
     assert (report.read, report.valid, report.test) == (44, 3, 2) and report.train == 36
     held = [prepared.tokenizer.decode(prepared.valid.tgt(i).tolist()) for i in range(3)]
     learned = [prepared.tokenizer.decode(prepared.train.tgt(i).tolist()) for i in range(36)]
@@ -111,8 +116,8 @@ def test_documents_that_are_too_long_in_pieces_are_left_out(tmp_path):
     train = write(tmp_path / "a.tsv", "\n".join([*POEMS, *rare]))
     common = len(set("".join(POEMS)))
     prepared, _ = run(tmp_path / "run", "documents", train, text={"vocab_size": 260 + common}, weights=(2.0,))
-    assert prepared.report.left(Verdict.OVERLONG).count == 2, "three bytes for each sign"
-    assert prepared.train.head.weights == [2.0] and len(prepared.train.epoch(0, 0)) == 2 * len(prepared.train)
+    assert prepared.report.left_out_by(Status.OVERLONG).count == 2, "three bytes for each sign"
+    assert prepared.train.header.weights == [2.0] and len(prepared.train.epoch_pairs(0, 0)) == 2 * len(prepared.train)
 
 
 @pytest.mark.parametrize(
@@ -139,4 +144,4 @@ def test_what_cannot_be_prepared(tmp_path, form, given, text, message):
 def test_bytes_that_are_no_text_are_refused(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"abc\xff\xfe")
     with pytest.raises(ValueError, match=r"a.txt: text must be UTF-8, got b'\\xff"):
-        list(read_running(str(tmp_path / "a.txt")))
+        list(read_blocks(str(tmp_path / "a.txt")))

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.data import store as module
-from regard.data.store import IdStore, Windows, draw_pairs, draw_variants, open_store, write_store, write_width
-from regard.data.subword_sampling import Cuts
+from regard.data.store import IdStore, Windows, draw_pairs, draw_variants, open_store, write_store, write_window_width
+from regard.data.subword_sampling import Segmentations
 from regard.padding import BOS, EOS
 
 WEIGHTS = st.lists(st.floats(0.05, 4), min_size=1, max_size=3)
@@ -147,7 +147,7 @@ def test_variants_stand_behind_their_plain_segmentation(tmp_path_factory, data):
     assert (len(store), store.origins.tolist()) == (n_pairs, [k % 2 for k in range(n_pairs)])
     assert [store.src(i).tolist() for i in range(n_pairs)] == [cuts[0] for cuts in sides["src"]]
     assert store.lengths().tolist() == [[len(a[0]), len(b[0])] for a, b in zip(*sides.values(), strict=True)]
-    epoch = store.epoch(3, 7)
+    epoch = store.epoch_pairs(3, 7)
     pairs = np.array(data.draw(st.permutations(epoch.tolist())), dtype=np.int64)
     variants = np.array(
         data.draw(st.lists(st.tuples(*[st.integers(0, n_variants)] * 2), min_size=len(pairs), max_size=len(pairs)))
@@ -164,10 +164,10 @@ def test_variants_stand_behind_their_plain_segmentation(tmp_path_factory, data):
         assert store.lengths(pairs, variants)[:, k].tolist() == [len(row) - extra for row in chosen]
 
 
-def cuts_of(sentences) -> Cuts:
+def cuts_of(sentences) -> Segmentations:
     """Lays out the segmentations of some sentences."""
     ids = np.array([i for cuts in sentences for cut in cuts for i in cut], dtype=np.int64)
-    return Cuts(ids, np.array([[len(cut) for cut in cuts] for cuts in sentences]))
+    return Segmentations(ids, np.array([[len(cut) for cut in cuts] for cuts in sentences]))
 
 
 def test_an_epoch_sees_its_pairs_in_segmentations_of_the_store(tmp_path):
@@ -175,12 +175,12 @@ def test_an_epoch_sees_its_pairs_in_segmentations_of_the_store(tmp_path):
         block = cuts_of([[[9], [4, 5], [6, 7, 8]]] * 5)
         writer.extend(block, block, [0] * 5)
     store = IdStore(tmp_path / "train")
-    pairs = store.epoch(1, 4)
+    pairs = store.epoch_pairs(1, 4)
     assert pairs.tolist() == [i for i in range(5) for _ in range(3)]
-    variants = store.draw(1, 4, pairs)
+    variants = store.draw_variants(1, 4, pairs)
     assert set(variants.ravel().tolist()) == {1, 2}
     assert (store.lengths(pairs, variants) == variants + 1).all()
-    assert store.draw(1, 4).tolist() == variants[::3].tolist(), "of each pair as it first comes"
+    assert store.draw_variants(1, 4).tolist() == variants[::3].tolist(), "of each pair as it first comes"
 
 
 def test_a_row_that_does_not_fit_is_named(tmp_path):
@@ -237,7 +237,7 @@ def make_windows(folder, n, width):
     with write_store(folder, 5000) as store:
         for at in range(0, n, 37):
             store.add([], list(range(4 + at, 4 + min(at + 37, n))))
-    write_width(folder, width)
+    write_window_width(folder, width)
     return Windows(folder)
 
 
@@ -248,16 +248,16 @@ def windows(tmp_path_factory):
 
 @given(st.integers(0, 99), st.integers(0, 30))
 def test_an_epoch_lays_windows_side_by_side(windows, seed, epoch):
-    starts = windows.epoch(seed, epoch)
+    starts = windows.epoch_pairs(seed, epoch)
     assert len(starts) == len(windows) == (1000 - 12) // 13
     assert set(np.diff(starts).tolist()) == {13} and 0 <= starts[0] < 13 and starts[-1] + 13 <= 1000
-    assert np.array_equal(starts, windows.epoch(seed, epoch)), "the same for the same seed and number"
+    assert np.array_equal(starts, windows.epoch_pairs(seed, epoch)), "the same for the same seed and number"
 
 
 def test_each_offset_comes_and_depends_on_seed_and_epoch(windows):
-    first = [int(windows.epoch(7, epoch)[0]) for epoch in range(200)]
+    first = [int(windows.epoch_pairs(7, epoch)[0]) for epoch in range(200)]
     assert set(first) == set(range(13))
-    assert first != [int(windows.epoch(8, epoch)[0]) for epoch in range(200)]
+    assert first != [int(windows.epoch_pairs(8, epoch)[0]) for epoch in range(200)]
 
 
 def test_rows_are_what_stands_there(windows):
@@ -277,7 +277,7 @@ def test_a_store_says_whether_it_is_one_of_windows(windows, tmp_path):
     with write_store(tmp_path / "pairs", 10) as store:
         store.add([4], [5])
     assert isinstance(open_store(tmp_path / "pairs"), IdStore)
-    write_width(tmp_path / "pairs", 2)
+    write_window_width(tmp_path / "pairs", 2)
     found = open_store(tmp_path / "pairs")
     assert isinstance(found, Windows) and len(found) == 0
     (tmp_path / "pairs" / "window.json").write_text("{}")

@@ -15,8 +15,18 @@ from hypothesis import strategies as st
 from regard.config import TextSettings
 from regard.data import subword_sampling as module
 from regard.data.normalise import normalise
-from regard.data.subword_sampling import END, OPEN, Cutter, Lattice, Merges, Option, Sampler, Walks, ranges
-from regard.data.tokenizer import Kind, read_model
+from regard.data.subword_sampling import (
+    END,
+    OPEN,
+    Automaton,
+    BPEDropout,
+    ChunkSplitter,
+    SegmentationSampler,
+    Transition,
+    UnigramLattice,
+    ranges,
+)
+from regard.data.tokenizer import PieceType, parse_model
 from regard.data.vocabulary import train_tokenizer
 from tests.data.corpora import any_text, sentences
 
@@ -41,7 +51,7 @@ def make(kind="unigram", byte_fallback=True):
 
 def draw(tokenizer, texts, n, strength, seed=1):
     """Gives n segmentations of each text, as lists."""
-    cuts = Sampler(tokenizer.models[0], strength).draw(
+    cuts = SegmentationSampler(tokenizer.models[0], strength).sample(
         [normalise(text) for text in texts], n, np.random.default_rng(seed)
     )
     assert cuts.lengths.shape == (len(texts), n)
@@ -51,13 +61,15 @@ def draw(tokenizer, texts, n, strength, seed=1):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_file_is_what_the_library_says(kind):
-    processor, found = make(kind)._side("src"), read_model(make(kind).models[0])
+    processor, found = make(kind)._processor("src"), parse_model(make(kind).models[0])
     assert found.is_bpe == (kind == "bpe")
     assert [piece.text for piece in found.pieces] == [processor.id_to_piece(i) for i in range(processor.vocab_size())]
     assert [piece.score for piece in found.pieces] == [processor.get_score(i) for i in range(processor.vocab_size())]
     for i, piece in enumerate(found.pieces):
         told = (processor.is_unknown(i), processor.is_control(i), processor.is_byte(i), processor.is_unused(i))
-        assert told == tuple(piece.kind is kind for kind in (Kind.UNKNOWN, Kind.CONTROL, Kind.BYTE, Kind.UNUSED))
+        assert told == tuple(
+            piece.kind is kind for kind in (PieceType.UNKNOWN, PieceType.CONTROL, PieceType.BYTE, PieceType.UNUSED)
+        )
     assert found.symbols == ["<bt>", "<b"]
     assert make(kind).symbols == {"<bt>", "<b"}
 
@@ -74,7 +86,7 @@ def test_ranges_follow_each_other(spans):
 )
 def test_no_piece_lies_across_a_cut_and_symbols_are_whole(pieces, texts):
     symbols = ["xa", "xab"]
-    chunks, counts = Cutter(pieces, symbols).cut(texts)
+    chunks, counts = ChunkSplitter(pieces, symbols).split(texts)
     assert len(counts) == len(texts)
     rest = iter(chunks)
     within = {piece[i : i + 2] for piece in pieces for i in range(len(piece) - 1)}
@@ -90,17 +102,17 @@ def test_no_piece_lies_across_a_cut_and_symbols_are_whole(pieces, texts):
 
 def chances(parts, state):
     """Follows all options from a state: the chance of each sequence of ids, exactly."""
-    found, walks = defaultdict(float), parts.walks
-    first = int(np.searchsorted(walks.keys, state, side="right"))
+    found, automaton = defaultdict(float), parts.automaton
+    first = int(np.searchsorted(automaton.keys, state, side="right"))
     option, before = first, float(state)
-    while option < len(walks.keys) and walks.keys[option] <= state + 1 and before < state + 1:
-        chance, before = walks.keys[option] - before, walks.keys[option]
+    while option < len(automaton.keys) and automaton.keys[option] <= state + 1 and before < state + 1:
+        chance, before = automaton.keys[option] - before, automaton.keys[option]
         if chance > 0:
-            if walks.leads_to[option] == OPEN:
-                parts.look(option)
-            start, leads_to = walks.starts[option], walks.leads_to[option]
-            ids = tuple(walks.ids[start : start + walks.lengths[option]])
-            rest = {(): 1.0} if leads_to == END else chances(parts, leads_to)
+            if automaton.targets[option] == OPEN:
+                parts.expand(option)
+            start, target = automaton.starts[option], automaton.targets[option]
+            ids = tuple(automaton.ids[start : start + automaton.lengths[option]])
+            rest = {(): 1.0} if target == END else chances(parts, target)
             for tail, share in rest.items():
                 found[ids + tail] += chance * share
         option += 1
@@ -133,7 +145,7 @@ SCORES = st.dictionaries(st.text("ab", min_size=1, max_size=4), st.floats(-9, -0
 @settings(max_examples=60)
 @given(chunk=st.text("abc", min_size=1, max_size=6), scores=SCORES, alpha=st.sampled_from([0.1, 0.5, 1.0]))
 def test_a_lattice_draws_by_the_power_of_the_probability(chunk, scores, alpha):
-    lattice = Lattice(scores, spell, alpha)
+    lattice = UnigramLattice(scores, spell, alpha)
     unknown = min(scores.values(), default=0.0) - 10
     weights = {
         tuple(i for piece in way for i in spell(piece)): math.exp(alpha * sum(scores.get(p, unknown) for p in way))
@@ -167,7 +179,7 @@ def merge_by_hand(parts, dropout, scores, refused=frozenset()):
 @example(chunk="abcde", order=["bc", "bcd", "de"], dropout=0.25)
 def test_merges_are_left_out_as_the_paper_says(chunk, order, dropout):
     scores = {piece: -float(rank) for rank, piece in enumerate(order)}
-    merges = Merges(scores, spell, dropout)
+    merges = BPEDropout(scores, spell, dropout)
     expected = merge_by_hand(list(enumerate(chunk)), dropout, scores)
     assert_alike(chances(merges, merges.add(chunk)), expected)
 
@@ -177,7 +189,7 @@ def test_merges_are_left_out_as_the_paper_says(chunk, order, dropout):
 def test_without_chance_it_is_the_plain_segmentation(kind, byte_fallback):
     tokenizer = make(kind, byte_fallback)
     found = draw(tokenizer, TEXTS, 2, PLAIN[kind])
-    scores = [piece.score for piece in read_model(tokenizer.models[0]).pieces]
+    scores = [piece.score for piece in parse_model(tokenizer.models[0]).pieces]
     for text, plain, drawn in zip(TEXTS, tokenizer.encode_batch(TEXTS, "src"), found, strict=True):
         for ids in drawn:
             # Two segmentations may be equally likely: "aa a" and "a aa".
@@ -201,7 +213,7 @@ def test_pieces_are_as_frequent_as_in_the_library(kind, strength):
     tokenizer, n = make(kind), 200
     texts = [side for pair in PAIRS[:20] for side in pair]
     mine = Counter(i for drawn in draw(tokenizer, texts, n, strength) for ids in drawn for i in ids)
-    library = tokenizer._side("src").encode
+    library = tokenizer._processor("src").encode
     theirs = Counter(
         i for _ in range(n) for ids in library(texts, enable_sampling=True, nbest_size=-1, alpha=strength) for i in ids
     )
@@ -229,12 +241,12 @@ def test_a_draw_depends_on_texts_and_generator_alone(kind, monkeypatch):
     first = draw(tokenizer, texts, 3, 0.3)
     assert draw(tokenizer, texts, 3, 0.3, seed=2) != first
     assert any(len({tuple(ids) for ids in drawn}) > 1 for drawn in first)
-    used = Sampler(tokenizer.models[0], 0.3)
-    used.draw(TEXTS, 5, np.random.default_rng(7))  # has seen other chunks before
-    again = used.draw([normalise(text) for text in texts], 3, np.random.default_rng(1))
+    used = SegmentationSampler(tokenizer.models[0], 0.3)
+    used.sample(TEXTS, 5, np.random.default_rng(7))  # has seen other chunks before
+    again = used.sample([normalise(text) for text in texts], 3, np.random.default_rng(1))
     assert again.ids.tolist() == [i for drawn in first for ids in drawn for i in ids]
     monkeypatch.setattr(module, "MAX_OPTIONS", 10)
-    forgetful = used.draw([normalise(text) for text in texts], 3, np.random.default_rng(1))
+    forgetful = used.sample([normalise(text) for text in texts], 3, np.random.default_rng(1))
     assert forgetful.ids.tolist() == again.ids.tolist()
     assert len(used.states) < len(TEXTS) * 20
 
@@ -244,23 +256,24 @@ def test_what_has_no_chance_is_never_taken():
         def random(self, size, dtype):
             return np.zeros(size, dtype)
 
-    walks = Walks()
-    state = walks.add([Option(0.0, END, [5]), Option(1.0, END, [6])])
-    ids, lengths = walks.walk(np.array([state]), Lowest(np.random.PCG64(1)), lambda option: None)
+    automaton = Automaton()
+    state = automaton.add_state([Transition(0.0, END, [5]), Transition(1.0, END, [6])])
+    ids, lengths = automaton.sample(np.array([state]), Lowest(np.random.PCG64(1)), lambda option: None)
     assert (ids.tolist(), lengths.tolist()) == ([6], [1])
 
 
 def test_unknown_pieces_run_together_within_a_text_alone():
-    sampler = Sampler(make("unigram", byte_fallback=False).models[0], 0.5)
+    sampler = SegmentationSampler(make("unigram", byte_fallback=False).models[0], 0.5)
     ids, upto = sampler._without_runs(np.array([1, 1, 1, 7, 1]), np.array([0, 1, 3, 5]))
     assert (ids.tolist(), upto.tolist()) == ([1, 1, 7, 1], [0, 1, 2, 4])
 
 
 PROGRAM = """
 import sys, numpy as np
-from regard.data.subword_sampling import Sampler
+from regard.data.subword_sampling import SegmentationSampler
 model = open(sys.argv[1], "rb").read()
-cuts = Sampler(model, 0.3).draw(["please introduce the city", "介绍一下西安"], 9, np.random.default_rng(3))
+texts = ["please introduce the city", "介绍一下西安"]
+cuts = SegmentationSampler(model, 0.3).sample(texts, 9, np.random.default_rng(3))
 print(cuts.ids.tolist())
 """
 

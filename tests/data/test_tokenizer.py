@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from regard.config import TextSettings
 from regard.data.normalise import normalise
-from regard.data.tokenizer import Characters, Tokenizer, learn_characters
+from regard.data.tokenizer import CharacterProcessor, Tokenizer, train_characters
 from regard.data.vocabulary import train_tokenizer
 from tests.data.corpora import any_text, sentences
 
 TEXT = "To be, or not to be:\n\n  床前明月光\t疑是地上霜 \r\n"
-WITH_BYTES = Tokenizer((learn_characters([TEXT], 1000, spell=True),))
-WITHOUT = Tokenizer((learn_characters([TEXT], 1000, spell=False),))
+WITH_BYTES = Tokenizer((train_characters([TEXT], 1000, byte_fallback=True),))
+WITHOUT = Tokenizer((train_characters([TEXT], 1000, byte_fallback=False),))
 whole = st.text(st.characters(exclude_categories=("Cs",)))
 
 
@@ -56,10 +56,10 @@ def test_what_is_unknown_and_what_is_special():
 
 
 def test_the_commonest_are_kept_whatever_their_order():
-    model = learn_characters(["aaabbc", "cdde"], 4 + 3, spell=False)
-    assert Characters(model).characters == ["a", "b", "c"], "b, c and d are as common; signs decide"
-    assert learn_characters(["eddc", "cbbaaa"], 4 + 3, spell=False) == model
-    assert "\ud800" not in Characters(learn_characters(["a\ud800"], 100, spell=False)).characters
+    model = train_characters(["aaabbc", "cdde"], 4 + 3, byte_fallback=False)
+    assert CharacterProcessor(model).characters == ["a", "b", "c"], "b, c and d are as common; signs decide"
+    assert train_characters(["eddc", "cbbaaa"], 4 + 3, byte_fallback=False) == model
+    assert "\ud800" not in CharacterProcessor(train_characters(["a\ud800"], 100, byte_fallback=False)).characters
 
 
 def test_a_folder_holds_it(tmp_path):
@@ -84,7 +84,7 @@ def test_pairs_may_be_cut_into_characters_too():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"vocab_size": 260}, "room for characters besides 260 ids of its own, got 260"),
+        ({"vocab_size": 260}, "must exceed the 260 reserved ids, got 260"),
         ({"symbols": ("<bt>",)}, r"have no symbols, got text.symbols \('<bt>',\)"),
         ({"sampling": 0.1}, "got text.sampling 0.1"),
     ],

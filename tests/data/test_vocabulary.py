@@ -7,7 +7,7 @@ import pytest
 
 from regard.config import TextSettings
 from regard.data.tokenizer import Tokenizer
-from regard.data.vocabulary import _reservoir, coverage_of, train_tokenizer
+from regard.data.vocabulary import _reservoir, default_coverage, train_tokenizer
 from tests.data.corpora import sentences
 
 PAIRS = sentences(120)
@@ -63,7 +63,7 @@ def test_without_bytes_a_rare_sign_is_unknown():
     ],
 )
 def test_coverage_goes_by_script(texts, coverage):
-    assert coverage_of(texts) == coverage
+    assert default_coverage(texts) == coverage
 
 
 def test_rare_chinese_signs_are_no_pieces_unless_told():

@@ -12,7 +12,7 @@ import regard
 from regard.batch import make_batch
 from regard.checkpoint import Checkpoint, save_model
 from regard.config import DataSettings, DecodeSettings, ModelSettings, PartSettings, Settings, TextSettings
-from regard.data.tokenizer import Tokenizer, learn_characters
+from regard.data.tokenizer import Tokenizer, train_characters
 from regard.data.vocabulary import train_tokenizer
 from regard.model.seq2seq import log_probs
 from regard.padding import BOS, EOS
@@ -105,7 +105,7 @@ def test_it_ends_where_the_model_does_or_when_enough_is_written():
 
 
 def test_bytes_wait_for_the_character_they_make():
-    tokenizer = Tokenizer((learn_characters(["ab"], 300, spell=True),))
+    tokenizer = Tokenizer((train_characters(["ab"], 300, byte_fallback=True),))
     ids = tokenizer.encode("a床é!", "tgt")
     assert list(as_text(tokenizer, [], ids)) == ["a", "床", "é", "!"]
     assert "".join(as_text(tokenizer, ids[:1], ids[1:3])) == "\N{REPLACEMENT CHARACTER}"

@@ -4,11 +4,11 @@ import torch
 
 from regard.build import build_model
 from regard.config import DecodeSettings, ModelSettings, PartSettings
-from regard.data.tokenizer import Tokenizer, learn_characters
+from regard.data.tokenizer import Tokenizer, train_characters
 from regard.pipeline.generator import Writer
 
 LETTERS = "abcdef \n"
-TOKENIZER = Tokenizer((learn_characters([LETTERS], 100, spell=False),))
+TOKENIZER = Tokenizer((train_characters([LETTERS], 100, byte_fallback=False),))
 V = TOKENIZER.vocab_size("tgt")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.config import Settings, merged, settings
+from regard.config import Settings, merge, parse_settings
 from regard.data.prepare import prepare
 from regard.study.ablation import (
     RESULTS,
@@ -46,7 +46,7 @@ from tests.train.tiny import TABLES, reversals, write_tsv
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "study" / "ablation.toml"
 VECTORS, FEW_PAIRS = (RECIPE.with_name(f"{name}.toml") for name in ("vectors", "few-pairs"))
-BASE = merged(TABLES, {"data": {"train": ["t.tsv"]}, "train": {"max_epochs": "none", "patience": "none"}})
+BASE = merge(TABLES, {"data": {"train": ["t.tsv"]}, "train": {"max_epochs": "none", "patience": "none"}})
 ROTARY = {"name": "rotary", "part": "position", "set": ["model.position.name=rotary"]}
 
 
@@ -60,7 +60,7 @@ def test_a_variant_is_the_base_with_one_part_exchanged():
     made = plan(ROTARY, table, seeds=(3, 4))
     base, rotary, beside = made.variants
     assert (base.name, base.changes, made.seeds) == (BASELINE, (), (3, 4))
-    assert base.settings == settings(Settings, BASE)
+    assert base.settings == parse_settings(Settings, BASE)
     assert rotary.settings.model.position.name == "rotary"
     assert replace(rotary.settings, model=base.settings.model) == base.settings
     assert rotary.changes == ("model.position: sinusoidal → rotary",)
@@ -69,7 +69,7 @@ def test_a_variant_is_the_base_with_one_part_exchanged():
 
 def test_texts_lie_among_the_corpora_or_beside_the_file():
     assert plan(ROTARY, corpora=Path("corpora")).variants[1].settings.data.train == ("corpora/t.tsv",)
-    beside = merged(BASE, {"data": {"train": ["./t.tsv"]}})
+    beside = merge(BASE, {"data": {"train": ["./t.tsv"]}})
     assert plan(ROTARY, base=beside, corpora=Path("corpora")).variants[0].settings.data.train == ("here/t.tsv",)
 
 
@@ -115,9 +115,9 @@ def test_mistakes_in_a_variant_are_named(variant, message):
         ({"seeds": [1, 1]}, r"seeds must differ, got \[1, 1\]"),
         ({"variant": []}, r"1 or more variants, each with a name of its own, got \[\]"),
         ({"base": TABLES}, "base.data.train must name the text that all learn from"),
-        ({"base": merged(BASE, {"train": {"max_steps": "none"}})}, "base.train.max_steps must say the budget"),
-        ({"base": merged(BASE, {"train": {"patience": 3}})}, 'base.train.patience must be "none".*got 3'),
-        ({"base": merged(BASE, {"train": {"max_minutes": 2}})}, 'base.train.max_minutes must be "none".*got 2'),
+        ({"base": merge(BASE, {"train": {"max_steps": "none"}})}, "base.train.max_steps must say the budget"),
+        ({"base": merge(BASE, {"train": {"patience": 3}})}, 'base.train.patience must be "none".*got 3'),
+        ({"base": merge(BASE, {"train": {"max_minutes": 2}})}, 'base.train.max_minutes must be "none".*got 2'),
     ],
 )
 def test_mistakes_in_a_file_are_named(file, message):
@@ -299,7 +299,7 @@ def test_the_speed_is_the_median_without_the_beginning(tmp_path):
 
 def test_text_is_prepared_once_and_every_seed_takes_it(tmp_path):
     text = write_tsv(tmp_path / "t.tsv", reversals(80, seed=1))
-    base = merged(BASE, {"data": {"train": [str(text)]}})
+    base = merge(BASE, {"data": {"train": [str(text)]}})
     made = plan(ROTARY, {"name": "pieces", "set": ["text.kind=bpe"]}, base=base, seeds=(3,))
     prepare_text(made.variants[0].settings, tmp_path)
     said = []
@@ -351,7 +351,7 @@ def ablated(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ablated")
     text = write_tsv(folder / "t.tsv", reversals(80, seed=1))
     test = write_tsv(folder / "test.tsv", reversals(10, seed=2))
-    base = merged(BASE, {"data": {"train": [str(text)], "test": [str(test)]}, "train": {"max_steps": 4}})
+    base = merge(BASE, {"data": {"train": [str(text)], "test": [str(test)]}, "train": {"max_steps": 4}})
     meaningless = {"name": "no pair", "set": ["model.position.name=rotary", "model.attention.name=additive"]}
     made = plan(meaningless, base=base)
     return folder / "study", made, list(run_ablation(made, folder / "study", 2, []))
@@ -390,7 +390,7 @@ def test_a_run_that_was_stopped_goes_on(tmp_path):
     from regard.train.trainer import train
 
     text = write_tsv(tmp_path / "t.tsv", reversals(80, seed=1))
-    made = plan(ROTARY, base=merged(BASE, {"data": {"train": [str(text)]}}))
+    made = plan(ROTARY, base=merge(BASE, {"data": {"train": [str(text)]}}))
     (job, *_) = make_jobs(made, tmp_path / "study", 1, [])
     half = replace(job.settings, train=replace(job.settings.train, max_steps=8))
     train(half, job.folder, lambda progress: None)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from regard.build import build_model
-from regard.config import PRESETS, ModelSettings, preset, settings
+from regard.config import PRESETS, ModelSettings, parse_settings, preset
 from regard.engine import swift
 from regard.model.quantize import dequantize_linears
 from regard.search.hypothesis import Hypothesis
@@ -115,7 +115,7 @@ def of_preset(request):
     """Makes the quickest model there is of a preset's size, as it is loaded."""
     torch.manual_seed(3)
     name, family = request.param
-    sizes = settings(ModelSettings, {"tie": "target", **preset(name, family).get("model", {})})
+    sizes = parse_settings(ModelSettings, {"tie": "target", **preset(name, family).get("model", {})})
     with torch.no_grad():
         return swift(build_model(sizes, (V, V)).eval())
 

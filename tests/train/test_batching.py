@@ -13,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.config import Settings, merged, settings
+from regard.config import Settings, merge, parse_settings
 from regard.data.store import IdStore, write_store
 from regard.train.batching import _ahead, choose_widths, feed, fitting, plan_epoch, round_up, share
 from regard.train.distributed import Team
@@ -35,7 +35,7 @@ def store(tmp_path_factory):
 
 def make(**changes):
     train = {"batch_tokens": 48, "max_epochs": 2, "max_steps": "none", **changes}
-    return settings(Settings, merged(TABLES, {"train": train}))
+    return parse_settings(Settings, merge(TABLES, {"train": train}))
 
 
 def all_groups(store, made, team=Team(), start=(0, 0)):

@@ -11,7 +11,7 @@ from regard.attention import ATTENTION
 from regard.attention.contract import masked_softmax
 from regard.batch import BatchShape
 from regard.build import build_model
-from regard.config import ModelSettings, TrainSettings, preset, settings
+from regard.config import ModelSettings, TrainSettings, parse_settings, preset
 from regard.mask import Mask, padding, padding_both
 from regard.model.recurrent import gates
 from regard.position import POSITION
@@ -46,7 +46,7 @@ def losses(device, family, n_steps, changes, train, captured=True, lr=1e-3):
     """Gives the mean loss of each step of a small model."""
     torch.manual_seed(1)
     tables = {**preset("tiny", family)["model"], "d_model": 32, "d_ff": 48, **changes}
-    model = build_model(settings(ModelSettings, tables), (V, V)).to(device).train()
+    model = build_model(parse_settings(ModelSettings, tables), (V, V)).to(device).train()
     made = TrainSettings(**{"precision": "float32", **train})
     said = []
     step = make_step(

@@ -12,7 +12,7 @@ from torch.testing import assert_close
 
 from regard.batch import make_batch
 from regard.build import build_model
-from regard.config import ModelSettings, preset, settings
+from regard.config import ModelSettings, parse_settings, preset
 from regard.train import loss as fused_loss
 from regard.train.loss import Learner, agreeing_cross_entropy, linear_cross_entropy, smoothed_cross_entropy
 from tests.parts import leaves, noise
@@ -140,7 +140,7 @@ def test_the_gradient_of_the_divergence_passes_a_check():
 @pytest.mark.parametrize("family", ["transformer", "recurrent"])
 def test_without_dropout_a_learner_loses_the_same_twice_as_once(family):
     tables = preset("tiny", family)["model"] | {"d_model": 8, "n_heads": 1, "d_ff": 12, "dropout": 0.0}
-    model = build_model(settings(ModelSettings, tables), (17, 17)).double()
+    model = build_model(parse_settings(ModelSettings, tables), (17, 17)).double()
     batch = make_batch([[5, 6, 7], [8]], [[7, 6], [9, 8, 5]])
     assert_close(Learner(model, 0.1, r_drop=5.0)(batch), Learner(model, 0.1)(batch))
 
@@ -148,7 +148,7 @@ def test_without_dropout_a_learner_loses_the_same_twice_as_once(family):
 def test_with_dropout_the_passes_differ():
     tables = preset("tiny")["model"] | {"dropout": 0.5}
     torch.manual_seed(0)
-    model = build_model(settings(ModelSettings, tables), (17, 17))
+    model = build_model(parse_settings(ModelSettings, tables), (17, 17))
     batch = make_batch([[5, 6, 7], [8]], [[7, 6], [9, 8, 5]])
     torch.manual_seed(1)
     strong, _ = Learner(model, 0.1, r_drop=100.0)(batch)

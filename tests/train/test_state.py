@@ -7,8 +7,8 @@ from torch import nn
 
 from regard.build import build_model
 from regard.checkpoint import Checkpoint, load_model, save_model
-from regard.config import Settings, preset, settings
-from regard.data.tokenizer import Tokenizer, learn_characters
+from regard.config import Settings, parse_settings, preset
+from regard.data.tokenizer import Tokenizer, train_characters
 from regard.train.state import Ema, average, average_models
 from tests.parts import noise
 
@@ -56,8 +56,8 @@ class TestMeanOfModels:
     def saved(self, folder, seed=0, pieces="one two three four"):
         """Saves a tiny model of its own weights."""
         torch.manual_seed(seed)
-        made = settings(Settings, preset("tiny"))
-        tokenizer = Tokenizer((learn_characters([pieces], 30, spell=False),))
+        made = parse_settings(Settings, preset("tiny"))
+        tokenizer = Tokenizer((train_characters([pieces], 30, byte_fallback=False),))
         sizes = tokenizer.vocab_size("src"), tokenizer.vocab_size("tgt")
         save_model(folder, Checkpoint(build_model(made.model, sizes), tokenizer, made), {})
         return folder

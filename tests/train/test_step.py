@@ -11,7 +11,7 @@ import torch
 
 from regard.batch import make_batch
 from regard.build import build_model
-from regard.config import ModelSettings, TrainSettings, preset, settings
+from regard.config import ModelSettings, TrainSettings, parse_settings, preset
 from regard.train.loss import Learner
 from regard.train.step import SCHEDULE, check_schedule, learning_rate, make_optimiser, run_step, set_rate
 
@@ -72,7 +72,7 @@ TGT = [[7, 6], [9, 8, 5], [13], [14, 15, 16]]
 def make_model(family="transformer", **changes):
     torch.manual_seed(1)
     tables = preset("tiny", family)["model"] | {"d_model": 8, "n_heads": 1, "d_ff": 12, "dropout": 0.0} | changes
-    return build_model(settings(ModelSettings, tables), (V, V)).double()
+    return build_model(parse_settings(ModelSettings, tables), (V, V)).double()
 
 
 def stepped(batches, **changes):

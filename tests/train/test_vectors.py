@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.build import build_model
-from regard.config import ModelSettings, preset, settings
+from regard.config import ModelSettings, parse_settings, preset
 from regard.data.store import IdStore, write_store
 from regard.train.initialise import fill_table, start_from_vectors
 from tests.parts import exactly
@@ -30,7 +30,7 @@ def store(tmp_path_factory):
 def make_model(tie):
     torch.manual_seed(2)
     tables = preset("tiny")["model"] | {"d_model": 32, "n_heads": 2, "tie": tie}
-    return build_model(settings(ModelSettings, tables), (V, V))
+    return build_model(parse_settings(ModelSettings, tables), (V, V))
 
 
 @pytest.mark.parametrize("method", ["skip_gram", "cbow"])

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from regard.config import Settings, merged, preset, settings
+from regard.config import Settings, merge, parse_settings, preset
 
 PERIOD = "wild fox\njumps,begnat."  # no sign comes twice
 
@@ -33,4 +33,4 @@ def write_period(path: Path, times: int = 80) -> Path:
 def text_settings(text: Path, *changes: dict[str, Any]) -> Settings:
     """Gives the settings of a tiny run on a text."""
     tables = (preset("tiny", "decoder"), TABLES, {"data": {"train": [str(text)]}})
-    return settings(Settings, merged(*tables, *changes))
+    return parse_settings(Settings, merge(*tables, *changes))

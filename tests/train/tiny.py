@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import regard
-from regard.config import Settings, merged, settings
+from regard.config import Settings, merge, parse_settings
 from regard.train.trainer import Outcome, train
 
 SYMBOLS = "abcdefghij"
@@ -47,7 +47,7 @@ def write_tsv(path: Path, pairs: list[tuple[str, str]]) -> Path:
 
 def make_settings(text: Path, *changes: dict[str, Any]) -> Settings:
     """Gives the settings of a tiny run on a text."""
-    return settings(Settings, merged(TABLES, {"data": {"train": [str(text)]}}, *changes))
+    return parse_settings(Settings, merge(TABLES, {"data": {"train": [str(text)]}}, *changes))
 
 
 def run_training(made: Settings, folder: Path) -> Outcome:

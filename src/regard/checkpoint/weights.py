@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from regard.config import Settings, settings
+from regard.config import Settings, parse_settings
 from regard.model.layers import is_sharded
 from regard.model.quantize import dequantize, precision_of, quantize
 
@@ -111,7 +111,7 @@ def read_settings(path: Path) -> Settings:
     if not isinstance(saved, dict):
         raise ValueError(f"{path}: this must hold a table of settings, got {type(saved).__name__}")
     try:
-        return settings(Settings, saved)
+        return parse_settings(Settings, saved)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 

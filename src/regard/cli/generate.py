@@ -74,13 +74,13 @@ def perplexity(
     json_: Json = False,
 ) -> None:
     """How well a model foresees texts: −log p of a piece in nats, and its perplexity."""
-    from regard.data.formats import read_documents, read_running
+    from regard.data.formats import read_blocks, read_documents
 
     writer = _writer(model, precision, device)
     if writer.form == "documents":
         texts = [each.text for each in read_documents(files, columns or ()) if each.text]
     else:
-        texts = ["".join(read_running(each)) for each in files]
+        texts = ["".join(read_blocks(each)) for each in files]
     found = writer.foresee(*texts)
     told = {"loss": found.loss, "perplexity": found.perplexity, "pieces": found.n_pieces}
     if json_:

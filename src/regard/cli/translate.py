@@ -124,13 +124,13 @@ def decoding(default: Any, beam: int | None, n_best: int | None, set_: list[str]
     """Gives decoding settings: the model's own, with what the command line says otherwise."""
     from dataclasses import asdict
 
-    from regard.config import DecodeSettings, merged, override, settings
+    from regard.config import DecodeSettings, merge, parse_override, parse_settings
 
     named: dict[str, Any] = {key: value for key, value in (("beam", beam), ("n_best", n_best)) if value is not None}
     if beam == 1:
         named["method"] = "greedy"
     given = {key: value for key, value in asdict(default).items() if value is not None}
-    return settings(DecodeSettings, merged(given, named, *(override(text) for text in set_ or ())))
+    return parse_settings(DecodeSettings, merge(given, named, *(parse_override(text) for text in set_ or ())))
 
 
 def _as_line(found: Any, n_best: int, json_: bool) -> str:

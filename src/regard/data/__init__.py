@@ -1,7 +1,7 @@
 """Strings to ids and back: corpora, tokenizers and stores; no tensors."""
 
-from regard.data.cleaning import DataReport, Finding
-from regard.data.dataset import Prepared, open_prepared
+from regard.data.cleaning import DataReport, LeftOut
+from regard.data.dataset import Dataset, open_dataset
 from regard.data.formats import read_pairs
 from regard.data.normalise import Pair, normalise
 from regard.data.prepare import prepare
@@ -11,13 +11,13 @@ from regard.data.vocabulary import train_tokenizer
 
 __all__ = [
     "DataReport",
-    "Finding",
+    "Dataset",
     "IdStore",
+    "LeftOut",
     "Pair",
-    "Prepared",
     "Tokenizer",
     "normalise",
-    "open_prepared",
+    "open_dataset",
     "prepare",
     "read_pairs",
     "train_tokenizer",

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.config import TextSettings
-from regard.data.normalise import Pair, key_of
+from regard.data.normalise import Pair, dedup_key
 from regard.data.tokenizer import Tokenizer
 
 
-class Verdict(IntEnum):
+class Status(IntEnum):
     """Where a pair goes; all but the first two leave it out."""
 
     TRAIN = 0
@@ -32,26 +32,26 @@ class Verdict(IntEnum):
 
 
 @dataclass(frozen=True, eq=False)
-class Ledger:
+class PairIndex:
     """For each pair in the order of reading: a verdict, its source, a hash of it, and hashes of its sentences' keys."""
 
-    verdicts: NDArray[np.uint8]
+    statuses: NDArray[np.uint8]
     origins: NDArray[np.uint16]
     pairs: NDArray[np.uint64]
     src: NDArray[np.uint64]
     tgt: NDArray[np.uint64]
 
-    def count(self, verdict: Verdict) -> int:
+    def count(self, status: Status) -> int:
         """Counts the pairs of one verdict."""
-        return int(np.count_nonzero(self.verdicts == verdict))
+        return int(np.count_nonzero(self.statuses == status))
 
-    def places(self, *wanted: Verdict) -> NDArray[np.intp]:
+    def indices(self, *wanted: Status) -> NDArray[np.intp]:
         """Gives the places of the pairs with one of these verdicts, in the order of reading."""
-        return np.flatnonzero(np.isin(self.verdicts, wanted))
+        return np.flatnonzero(np.isin(self.statuses, wanted))
 
-    def select(self, pairs: Iterable[Pair], *wanted: Verdict) -> Iterator[Pair]:
+    def select(self, pairs: Iterable[Pair], *wanted: Status) -> Iterator[Pair]:
         """Gives those pairs of another reading that have one of these verdicts."""
-        marks = np.isin(self.verdicts, wanted).tobytes()
+        marks = np.isin(self.statuses, wanted).tobytes()
         n = 0
         for n, pair in enumerate(pairs, start=1):
             if n <= len(marks) and marks[n - 1]:
@@ -59,33 +59,33 @@ class Ledger:
         if n != len(marks):
             raise ValueError(f"the text must not change while it is read, got {len(marks)} pairs and then {n}")
 
-    def struck(self, places: NDArray[np.bool_], verdict: Verdict) -> "Ledger":
+    def mark(self, mask: NDArray[np.bool_], status: Status) -> "PairIndex":
         """Gives the ledger with another verdict for those training pairs that are marked."""
-        marked = places & (self.verdicts == Verdict.TRAIN)
-        return replace(self, verdicts=np.where(marked, np.uint8(verdict), self.verdicts))
+        marked = mask & (self.statuses == Status.TRAIN)
+        return replace(self, statuses=np.where(marked, np.uint8(status), self.statuses))
 
-    def sharing(self, src: NDArray[np.uint64], tgt: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    def overlapping(self, src: NDArray[np.uint64], tgt: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Marks the pairs that have a source or a target sentence in common with those given by their hashes."""
         return np.isin(self.src, src) | np.isin(self.tgt, tgt)
 
 
-def take_stock(pairs: Iterable[Pair], max_chars: int) -> Ledger:
+def scan(pairs: Iterable[Pair], max_chars: int) -> PairIndex:
     """Hashes every pair, and strikes out empty ones, ones with more characters, and all but the first of equals."""
     verdicts, origins, both, src, tgt = (bytearray() for _ in range(5))
     for pair in pairs:
-        verdicts.append(_at_sight(pair, max_chars))
+        verdicts.append(_first_status(pair, max_chars))
         origins += pair.origin.to_bytes(2, "little")
         both += hash_pair(pair)
-        src += digest(key_of(pair.src))
-        tgt += digest(key_of(pair.tgt))
+        src += digest(dedup_key(pair.src))
+        tgt += digest(dedup_key(pair.tgt))
     hashes = (np.frombuffer(column, "<u8") for column in (both, src, tgt))
-    ledger = Ledger(np.frombuffer(verdicts, np.uint8), np.frombuffer(origins, "<u2"), *hashes)
-    return ledger.struck(_repeated(ledger), Verdict.DUPLICATE)
+    index = PairIndex(np.frombuffer(verdicts, np.uint8), np.frombuffer(origins, "<u2"), *hashes)
+    return index.mark(_repeated(index), Status.DUPLICATE)
 
 
 def hash_keys(texts: Iterable[str]) -> NDArray[np.uint64]:
     """Gives the hash of each text's key, 8 bytes; among a billion texts there are two alike with a chance of 3 %."""
-    return np.frombuffer(b"".join(digest(key_of(text)) for text in texts), "<u8")
+    return np.frombuffer(b"".join(digest(dedup_key(text)) for text in texts), "<u8")
 
 
 def digest(text: str) -> bytes:
@@ -99,15 +99,15 @@ def hash_pair(pair: Pair) -> bytes:
     return ((src * 0x9E3779B97F4A7C15 + tgt) % (1 << 64)).to_bytes(8, "little")
 
 
-def _at_sight(pair: Pair, max_chars: int) -> Verdict:
+def _first_status(pair: Pair, max_chars: int) -> Status:
     if not pair.src or not pair.tgt:
-        return Verdict.EMPTY
-    return Verdict.OVERLONG if max(len(pair.src), len(pair.tgt)) > max_chars else Verdict.TRAIN
+        return Status.EMPTY
+    return Status.OVERLONG if max(len(pair.src), len(pair.tgt)) > max_chars else Status.TRAIN
 
 
-def _repeated(ledger: Ledger) -> NDArray[np.bool_]:
+def _repeated(ledger: PairIndex) -> NDArray[np.bool_]:
     _, first = np.unique(ledger.pairs, return_index=True)
-    repeated = np.ones(len(ledger.verdicts), dtype=bool)
+    repeated = np.ones(len(ledger.statuses), dtype=bool)
     repeated[first] = False
     return repeated
 
@@ -118,55 +118,55 @@ SHORT = 12  # pieces; a pair with no longer side has no ratio
 
 
 @dataclass(frozen=True)
-class Fitted:
+class EncodedPair:
     """A pair with its ids; the verdict is TRAIN where it fits."""
 
     pair: Pair
     src: list[int]
     tgt: list[int]
-    verdict: Verdict
+    status: Status
 
 
-def fit_pairs(pairs: Iterable[Pair], tokenizer: Tokenizer, settings: TextSettings) -> Iterator[Fitted]:
+def encode_pairs(pairs: Iterable[Pair], tokenizer: Tokenizer, settings: TextSettings) -> Iterator[EncodedPair]:
     """Encodes pairs, many at a time, and measures each."""
     rest = iter(pairs)
     while chunk := list(islice(rest, CHUNK)):
         src = tokenizer.encode_batch((pair.src for pair in chunk), "src")
         tgt = tokenizer.encode_batch((pair.tgt for pair in chunk), "tgt")
         for pair, a, b in zip(chunk, src, tgt, strict=True):
-            yield Fitted(pair, a, b, measure(len(a), len(b), settings))
+            yield EncodedPair(pair, a, b, check_lengths(len(a), len(b), settings))
 
 
-def measure(n_src: int, n_tgt: int, settings: TextSettings) -> Verdict:
+def check_lengths(n_src: int, n_tgt: int, settings: TextSettings) -> Status:
     """Judges a pair by the numbers of its pieces."""
     shorter, longer = sorted((n_src, n_tgt))
     if longer > settings.max_len:
-        return Verdict.OVERLONG
-    return Verdict.OUTLIER if longer > max(SHORT, settings.max_ratio * shorter) else Verdict.TRAIN
+        return Status.OVERLONG
+    return Status.OUTLIER if longer > max(SHORT, settings.max_ratio * shorter) else Status.TRAIN
 
 
-SHARE = 10  # at most one pair in so many is split off
+MIN_PAIRS_PER_VALID = 10  # at most one pair in so many is split off
 
 
-def split_valid(ledger: Ledger, wanted: int, origins: Sequence[int]) -> Ledger:
+def split_valid(index: PairIndex, wanted: int, origins: Sequence[int]) -> PairIndex:
     """Moves pairs of some sources to validation, and strikes out the training pairs that share a sentence with them.
 
     The choice goes by hash, so it does not change with the order of the text and little when text is added. Pairs
     whose sentences occur nowhere else come first: they take no other pair out of training.
     """
-    places = ledger.places(Verdict.TRAIN)
-    places = places[np.isin(ledger.origins[places], origins)]
-    n = min(wanted, len(places) // SHARE)
+    places = index.indices(Status.TRAIN)
+    places = places[np.isin(index.origins[places], origins)]
+    n = min(wanted, len(places) // MIN_PAIRS_PER_VALID)
     if not n:
         raise ValueError(
-            f"a text must have {SHARE} pairs or more to split validation off, got {len(places)} that can be used of "
-            f"{len(ledger.verdicts)}; add text, or give validation text with data.valid"
+            f"a text must have {MIN_PAIRS_PER_VALID} pairs or more to split off a validation set, got "
+            f"{len(places)} usable of {len(index.statuses)}; add text, or give validation text with data.valid"
         )
-    occurrences = _occurrences(ledger.src[places]) + _occurrences(ledger.tgt[places])
-    chosen = places[np.lexsort((ledger.pairs[places], occurrences))[:n]]
-    split = ledger.struck(ledger.sharing(ledger.src[chosen], ledger.tgt[chosen]), Verdict.IN_VALID)
-    split.verdicts[chosen] = Verdict.VALID
-    if not split.count(Verdict.TRAIN):
+    occurrences = _occurrences(index.src[places]) + _occurrences(index.tgt[places])
+    chosen = places[np.lexsort((index.pairs[places], occurrences))[:n]]
+    split = index.mark(index.overlapping(index.src[chosen], index.tgt[chosen]), Status.IN_VALID)
+    split.statuses[chosen] = Status.VALID
+    if not split.count(Status.TRAIN):
         raise ValueError(
             f"validation must leave training pairs that share no sentence with it, got 0 of {len(places)}; "
             "give validation text with data.valid"
@@ -180,28 +180,28 @@ def _occurrences(hashes: NDArray[np.uint64]) -> NDArray[np.intp]:
 
 
 N_EXAMPLES = 3
-WORDS = {
-    Verdict.EMPTY: "with an empty side",
-    Verdict.OVERLONG: "with an overlong side",
-    Verdict.DUPLICATE: "that occurred before",
-    Verdict.OUTLIER: "with sides of very different lengths",
-    Verdict.IN_VALID: "that share a sentence with validation",
-    Verdict.IN_TEST: "that share a sentence with test",
-    Verdict.EXCLUDED: "that share a sentence with data.exclude",
+REASONS = {
+    Status.EMPTY: "with an empty side",
+    Status.OVERLONG: "with an overlong side",
+    Status.DUPLICATE: "that occurred before",
+    Status.OUTLIER: "with sides of very different lengths",
+    Status.IN_VALID: "that share a sentence with validation",
+    Status.IN_TEST: "that share a sentence with test",
+    Status.EXCLUDED: "that share a sentence with data.exclude",
 }
 
 
 # In the words of documents, which have one side.
-OF_DOCUMENTS = {
-    Verdict.EMPTY: "that are empty",
-    Verdict.OVERLONG: "that are overlong",
-    Verdict.IN_VALID: "that stand in validation",
-    Verdict.IN_TEST: "that stand in test",
+DOCUMENT_REASONS = {
+    Status.EMPTY: "that are empty",
+    Status.OVERLONG: "that are overlong",
+    Status.IN_VALID: "that stand in validation",
+    Status.IN_TEST: "that stand in test",
 }
 
 
 @dataclass(frozen=True)
-class Finding:
+class LeftOut:
     """Pairs that were left out for one reason, and where the first of them stand."""
 
     what: str
@@ -227,14 +227,14 @@ class DataReport:
     valid: int
     test: int
     valid_is_split: bool  # off the training text
-    left_out: tuple[Finding, ...]
+    left_out: tuple[LeftOut, ...]
     held_empty: int  # pairs of given validation and test text, left out for an empty side
     origins: tuple[Origin, ...] = ()  # where there are several
     unit: str = "pairs"  # or documents, or characters of a running text
 
-    def left(self, verdict: Verdict) -> Finding:
+    def left_out_by(self, status: Status) -> LeftOut:
         """Gives the finding of one kind."""
-        return next(finding for finding in self.left_out if finding.what == verdict.name.lower())
+        return next(finding for finding in self.left_out if finding.what == status.name.lower())
 
     def lines(self) -> list[str]:
         """Says it in a few lines; kinds that do not occur are not mentioned."""
@@ -244,9 +244,9 @@ class DataReport:
             f"{self.test:,} for test"
         ]
         for origin in self.origins:
-            said.append(_told(origin))
-        for verdict, words in (WORDS if self.unit == "pairs" else WORDS | OF_DOCUMENTS).items():
-            finding = self.left(verdict)
+            said.append(_origin_line(origin))
+        for verdict, words in (REASONS if self.unit == "pairs" else REASONS | DOCUMENT_REASONS).items():
+            finding = self.left_out_by(verdict)
             if finding.count:
                 said.append(f"{finding.count:,} left out {words} ({'; '.join(finding.examples)})")
         if self.held_empty:
@@ -254,23 +254,23 @@ class DataReport:
         return said
 
 
-def _told(origin: Origin) -> str:
+def _origin_line(origin: Origin) -> str:
     if not origin.train:
         return f"NOTHING for training from {origin.source}: all of it was left out, for reasons that are told below"
     often = "" if origin.weight == 1 else f", each seen {origin.weight:g} times an epoch"
     return f"{origin.train:,} for training from {origin.source}{often}"
 
 
-def find(ledger: Ledger, examples: Mapping[Verdict, Sequence[str]]) -> tuple[Finding, ...]:
+def count_left_out(index: PairIndex, examples: Mapping[Status, Sequence[str]]) -> tuple[LeftOut, ...]:
     """Counts what was left out, kind by kind."""
     return tuple(
-        Finding(verdict.name.lower(), ledger.count(verdict), tuple(examples.get(verdict, ()))) for verdict in WORDS
+        LeftOut(verdict.name.lower(), index.count(verdict), tuple(examples.get(verdict, ()))) for verdict in REASONS
     )
 
 
-def find_origins(ledger: Ledger, sources: Sequence[str], weights: Sequence[float]) -> tuple[Origin, ...]:
+def count_origins(index: PairIndex, sources: Sequence[str], weights: Sequence[float]) -> tuple[Origin, ...]:
     """Counts the training pairs of each source, where there are several."""
-    counts = np.bincount(ledger.origins[ledger.places(Verdict.TRAIN)], minlength=len(sources)).tolist()
+    counts = np.bincount(index.origins[index.indices(Status.TRAIN)], minlength=len(sources)).tolist()
     each = zip(sources, counts, weights, strict=True)
     return tuple(Origin(*origin) for origin in each) if len(sources) > 1 else ()
 
@@ -284,7 +284,7 @@ def read_report(path: Path) -> DataReport:
     """Reads what `write_report` wrote."""
     try:
         given: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        left_out = (Finding(**finding | {"examples": tuple(finding["examples"])}) for finding in given.pop("left_out"))
+        left_out = (LeftOut(**finding | {"examples": tuple(finding["examples"])}) for finding in given.pop("left_out"))
         origins = tuple(Origin(**origin) for origin in given.pop("origins"))
         return DataReport(left_out=tuple(left_out), origins=origins, **given)
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -30,9 +30,9 @@ def open_bytes(source: str) -> Iterator[io.BufferedIOBase]:
         yield cast(io.BufferedIOBase, sys.stdin.buffer)
         return
     check_file(source)
-    with _readable(source) as raw:
+    with _open(source) as raw:
         try:
-            yield _decompressed(raw, Path(source).suffix.lower())
+            yield _decompress(raw, Path(source).suffix.lower())
         except DAMAGE as error:
             raise ValueError(
                 f"{source}: the compressed file must be whole, got {error}; copy it again, or give the file that "
@@ -49,28 +49,28 @@ def check_file(source: str) -> None:
         raise ValueError(f"{source}: no such file; a source is a path, two paths joined by a comma, or -")
 
 
-def ending(source: str) -> str:
+def format_suffix(source: str) -> str:
     """Gives the ending that tells the format: the one before a compression's."""
     path = Path(source.lower())
     return Path(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
 
 
-def _readable(source: str) -> io.BufferedReader:
+def _open(source: str) -> io.BufferedReader:
     try:
         return open(source, "rb")
     except OSError as error:
         raise ValueError(f"{source}: a source must be a file that can be read, got {error.strerror}") from error
 
 
-def _decompressed(raw: io.BufferedReader, suffix: str) -> io.BufferedIOBase:
+def _decompress(raw: io.BufferedReader, suffix: str) -> io.BufferedIOBase:
     if suffix == ".gz":
         return gzip.GzipFile(fileobj=raw)
     if suffix == ".xz":
         return lzma.LZMAFile(raw)
-    return io.BufferedReader(_Blocks(_unpacked(raw)), BLOCK) if suffix == ".zst" else raw
+    return io.BufferedReader(_BlockStream(_decompress_zstd(raw)), BLOCK) if suffix == ".zst" else raw
 
 
-def _unpacked(raw: io.BufferedIOBase) -> Iterator[bytes]:
+def _decompress_zstd(raw: io.BufferedIOBase) -> Iterator[bytes]:
     """Unpacks frame after frame: zstandard's own reader takes a file that is broken off for one that ends."""
     import zstandard  # only who reads such a file needs it
 
@@ -88,7 +88,7 @@ def _unpacked(raw: io.BufferedIOBase) -> Iterator[bytes]:
         raise EOFError("a file that ends inside a frame")
 
 
-class _Blocks(io.RawIOBase):
+class _BlockStream(io.RawIOBase):
     """Blocks of bytes as a file."""
 
     def __init__(self, blocks: Iterator[bytes]):
@@ -109,30 +109,30 @@ class _Blocks(io.RawIOBase):
         return n
 
 
-LONGEST = 1 << 24  # bytes; a line beyond it is no sentence, and would have to be held whole
+MAX_LINE_BYTES = 1 << 24  # bytes; a line beyond it is no sentence, and would have to be held whole
 
 
 def read_lines(source: str) -> Iterator[str]:
     """Gives the lines of a file without their ends; only a line feed ends one, since U+2028 and its like are text."""
     with open_bytes(source) as stream:
-        for number, raw in enumerate(iter(partial(stream.readline, LONGEST), b""), start=1):
+        for number, raw in enumerate(iter(partial(stream.readline, MAX_LINE_BYTES), b""), start=1):
             if number == 1:
-                raw = _unmarked(raw, source)
-            if len(raw) == LONGEST:
+                raw = _strip_bom(raw, source)
+            if len(raw) == MAX_LINE_BYTES:
                 raise ValueError(
-                    f"{source}, line {number}: a line must be shorter than {LONGEST} bytes; "
+                    f"{source}, line {number}: a line must be shorter than {MAX_LINE_BYTES} bytes; "
                     "give text with one pair on each line"
                 )
-            yield _decoded(raw, f"{source}, line {number}").removesuffix("\n").removesuffix("\r")
+            yield _decode(raw, f"{source}, line {number}").removesuffix("\n").removesuffix("\r")
 
 
-def _unmarked(raw: bytes, source: str) -> bytes:
+def _strip_bom(raw: bytes, source: str) -> bytes:
     if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise ValueError(f"{source}, line 1: text must be UTF-8, got UTF-16; save or convert it as UTF-8")
     return raw.removeprefix(codecs.BOM_UTF8)
 
 
-def _decoded(raw: bytes, where: str) -> str:
+def _decode(raw: bytes, where: str) -> str:
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -146,7 +146,7 @@ COPY = "stdin.tsv"
 
 
 @contextmanager
-def kept_stdin(data: DataSettings, folder: Path) -> Iterator[DataSettings]:
+def copy_stdin(data: DataSettings, folder: Path) -> Iterator[DataSettings]:
     """Gives settings in which `-` is a copy in `folder`, made only once: a run that goes on has no more to read."""
     n_times = (*data.train, *data.valid, *data.test, *data.exclude).count("-")
     if n_times > 1:
@@ -159,20 +159,20 @@ def kept_stdin(data: DataSettings, folder: Path) -> Iterator[DataSettings]:
         new = not copy.exists()
         try:
             if new:
-                _keep(copy)
-            yield _renamed(data, str(copy))
+                _write_copy(copy)
+            yield _with_copy(data, str(copy))
         except BaseException:
             if new:
                 copy.unlink(missing_ok=True)
             raise
 
 
-def _keep(copy: Path) -> None:
+def _write_copy(copy: Path) -> None:
     with open_bytes("-") as stream, atomic_file(copy) as draft, draft.open("wb") as file:
         shutil.copyfileobj(stream, file)
 
 
-def _renamed(data: DataSettings, copy: str) -> DataSettings:
+def _with_copy(data: DataSettings, copy: str) -> DataSettings:
     def rename(sources: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(copy if source == "-" else source for source in sources)
 

@@ -11,7 +11,7 @@ from typing import Any
 from xml.etree.ElementTree import Element, ParseError, iterparse
 
 from regard.config import DataSettings, unknown
-from regard.data.files import COMPRESSED, check_file, ending, open_bytes, read_lines
+from regard.data.files import COMPRESSED, check_file, format_suffix, open_bytes, read_lines
 from regard.data.normalise import Pair, make_pair, normalise
 
 
@@ -99,9 +99,9 @@ def read_tmx(source: str, src_lang: str, tgt_lang: str) -> Iterator[Pair]:
 def _units(events: Iterator[tuple[str, Element]]) -> Iterator[Element]:
     body: Element | None = None
     for event, element in events:
-        if event == "start" and _name(element) == "body":
+        if event == "start" and _tag(element) == "body":
             body = element
-        elif event == "end" and _name(element) == "tu":
+        elif event == "end" and _tag(element) == "tu":
             yield element
             if body is not None:
                 body.clear()  # a unit that was read is not kept
@@ -111,9 +111,9 @@ def _sentences(unit: Element) -> list[tuple[str, str]]:
     """Gives the languages and sentences of a unit."""
     found: list[tuple[str, str]] = []
     for variant in unit:
-        if _name(variant) == "tuv":
+        if _tag(variant) == "tuv":
             lang = variant.get(XML_LANG) or variant.get("lang") or ""
-            found += [(lang.lower(), _words(segment)) for segment in variant if _name(segment) == "seg"]
+            found += [(lang.lower(), _text(segment)) for segment in variant if _tag(segment) == "seg"]
     return found
 
 
@@ -121,7 +121,7 @@ def _tmx_sides(found: list[tuple[str, str]], src_lang: str, tgt_lang: str, where
     if (src_lang, tgt_lang) == UNNAMED:
         sentences = [words for _, words in found] + ["", ""]
         return sentences[0], sentences[1]
-    sides = [next((words for lang, words in found if _is(lang, want)), None) for want in (src_lang, tgt_lang)]
+    sides = [next((words for lang, words in found if _is_language(lang, want)), None) for want in (src_lang, tgt_lang)]
     if sides == [None, None]:
         langs = ", ".join(lang or "none" for lang, _ in found)
         raise ValueError(
@@ -131,17 +131,17 @@ def _tmx_sides(found: list[tuple[str, str]], src_lang: str, tgt_lang: str, where
     return sides[0] or "", sides[1] or ""
 
 
-def _is(lang: str, want: str) -> bool:
+def _is_language(lang: str, want: str) -> bool:
     """Tells whether a tag such as zh-hans-cn or en_GB is of a language."""
     return lang.replace("_", "-").startswith(want.lower().replace("_", "-") + "-") or lang == want.lower()
 
 
-def _words(segment: Element) -> str:
-    inner = (("" if _name(child) in CODES else _words(child)) + (child.tail or "") for child in segment)
+def _text(segment: Element) -> str:
+    inner = (("" if _tag(child) in CODES else _text(child)) + (child.tail or "") for child in segment)
     return (segment.text or "") + "".join(inner)
 
 
-def _name(element: Element) -> str:
+def _tag(element: Element) -> str:
     return element.tag.rpartition("}")[2]
 
 
@@ -158,7 +158,7 @@ def read_pairs(sources: Sequence[str], src_lang: str, tgt_lang: str) -> Iterator
     """Reads source after source, normalised and in order; a source is a file, two files joined by a comma, or `-`."""
     check_sources(sources)
     for source in sources:
-        files = files_of(source)
+        files = split_source(source)
         if len(files) == 2:
             yield from read_aligned(*files)
         else:
@@ -168,7 +168,7 @@ def read_pairs(sources: Sequence[str], src_lang: str, tgt_lang: str) -> Iterator
 def check_sources(sources: Sequence[str]) -> None:
     """Raises ValueError where a source is not there or of no known format, before anything is read."""
     for source in sources:
-        files = files_of(source)
+        files = split_source(source)
         for path in files:
             if path != "-":
                 check_file(path)
@@ -176,7 +176,7 @@ def check_sources(sources: Sequence[str]) -> None:
             _format(source)
 
 
-def files_of(source: str) -> tuple[str, ...]:
+def split_source(source: str) -> tuple[str, ...]:
     """Gives the one file of a source, or the two that are joined by a comma."""
     if "," not in source or Path(source).exists():
         return (source,)
@@ -189,7 +189,7 @@ def files_of(source: str) -> tuple[str, ...]:
 def _format(source: str) -> str:
     if source == "-":
         return ".tsv"
-    found = ending(source)
+    found = format_suffix(source)
     if found not in FORMATS:
         raise ValueError(
             f"{source}: {unknown(found, list(FORMATS), 'ending')}, each also with {', '.join(COMPRESSED)}; "
@@ -210,7 +210,7 @@ class Document:
     origin: int = 0
 
 
-def read_running(source: str) -> Iterator[str]:
+def read_blocks(source: str) -> Iterator[str]:
     """Gives a file's text, block by block; joined they are the text to the last sign, a mark of byte order aside."""
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     with open_bytes(source) as stream:
@@ -227,10 +227,10 @@ def read_documents(sources: Sequence[str], columns: Sequence[int]) -> Iterator[D
     for origin, source in enumerate(sources):
         for number, line in enumerate(read_lines(source), start=1):
             where = f"{source}, line {number}"
-            yield Document("\n".join(_chosen(line.split("\t"), columns, where)), where, origin)
+            yield Document("\n".join(_select_columns(line.split("\t"), columns, where)), where, origin)
 
 
-def _chosen(cells: list[str], columns: Sequence[int], where: str) -> list[str]:
+def _select_columns(cells: list[str], columns: Sequence[int], where: str) -> list[str]:
     if not columns or cells == [""]:
         return cells
     if max(columns) > len(cells):
@@ -246,18 +246,18 @@ COLUMNS = (".tsv", ".txt")
 def read_sentences(sources: Sequence[str], src_lang: str, tgt_lang: str) -> Iterator[str]:
     """Gives the sentences of both sides of JSON lines and TMX, and of all columns of any other file."""
     for source in sources:
-        if ending(source) in FORMATS and ending(source) not in COLUMNS:
+        if format_suffix(source) in FORMATS and format_suffix(source) not in COLUMNS:
             for pair in read_pairs((source,), src_lang, tgt_lang):
                 yield from (pair.src, pair.tgt)
             continue
-        for path in files_of(source):
+        for path in split_source(source):
             for line in read_lines(path):
                 yield from map(normalise, line.split("\t"))
 
 
-def check_excluded(sources: Sequence[str]) -> None:
+def check_excluded_files(sources: Sequence[str]) -> None:
     """Raises ValueError where a file is not there."""
     for source in sources:
-        for path in files_of(source):
+        for path in split_source(source):
             if path != "-":
                 check_file(path)

@@ -37,7 +37,7 @@ def normalise(text: str) -> str:
 _NO_WORD = re.compile(r"[\W_]+")  # all but letters and digits; marks are among it
 
 
-def key_of(text: str) -> str:
+def dedup_key(text: str) -> str:
     """Keeps letters, digits and marks (categories L, N and M), case-folded (NFKC); a text without any is its own key.
 
     >>> key_of("Who's Tom? ") == key_of("“WHOS TOM”")
@@ -124,7 +124,7 @@ def join_words(line: str) -> Sentence:
     words = normalise(line).split()
     text, spans = "", []
     for number, word in enumerate(words):
-        text += " " if number and _apart(words[:number], word) else ""
+        text += " " if number and _needs_space(words[:number], word) else ""
         spans.append((len(text), len(text) + len(word)))
         text += word
     if normalise(text) != text:  # letters that compose across a border: there the words stay apart
@@ -133,7 +133,7 @@ def join_words(line: str) -> Sentence:
     return Sentence(text, tuple(spans))
 
 
-def _apart(before: Sequence[str], word: str) -> bool:
+def _needs_space(before: Sequence[str], word: str) -> bool:
     """Tells whether a space is written before a word; every second straight quote closes."""
     last = before[-1]
     if UNSPACED.match(last[-1]) or UNSPACED.match(word[0]) or CLOSING.fullmatch(word) or OPENING.fullmatch(last):

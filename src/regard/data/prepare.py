@@ -13,22 +13,30 @@ from regard.atomic import atomic_folder
 from regard.config import DataSettings, TextSettings, choose
 from regard.data.cleaning import (
     N_EXAMPLES,
-    WORDS,
+    REASONS,
     DataReport,
-    Fitted,
-    Ledger,
-    Verdict,
-    find,
-    find_origins,
-    fit_pairs,
+    EncodedPair,
+    PairIndex,
+    Status,
+    count_left_out,
+    count_origins,
+    encode_pairs,
     hash_keys,
+    scan,
     split_valid,
-    take_stock,
     write_report,
 )
-from regard.data.dataset import REPORT, Layout, Prepared, make_cutting, open_prepared, write_held, write_train
-from regard.data.files import check_file, kept_stdin
-from regard.data.formats import check_excluded, check_sources, files_of, read_pairs, read_sentences
+from regard.data.dataset import (
+    REPORT,
+    Dataset,
+    StoreLayout,
+    make_variant_sampler,
+    open_dataset,
+    write_held_out,
+    write_train,
+)
+from regard.data.files import check_file, copy_stdin
+from regard.data.formats import check_excluded_files, check_sources, read_pairs, read_sentences, split_source
 from regard.data.normalise import Pair
 from regard.data.prepare_text import TextJob, write_text
 from regard.data.tokenizer import Tokenizer
@@ -38,14 +46,14 @@ MAX_VARIANTS = 255
 FORMS = ("pairs", "text", "documents")
 
 
-def check_settings(data: DataSettings, text: TextSettings, tokenizer: Tokenizer | None) -> None:
+def check_pair_settings(data: DataSettings, text: TextSettings, tokenizer: Tokenizer | None) -> None:
     """Raises ValueError naming the first setting that is wrong."""
     if not data.train:
         raise ValueError("data.train must name the training text, got nothing")
     if data.valid_size < 1:
         raise ValueError(f"data.valid_size must be 1 or more, got {data.valid_size}")
     _check_mixture(data, text)
-    _check_text(text)
+    _check_text_numbers(text)
     check_symbols(text.symbols)
     if tokenizer is not None and (missing := [symbol for symbol in text.symbols if symbol not in tokenizer.symbols]):
         raise ValueError(
@@ -53,10 +61,10 @@ def check_settings(data: DataSettings, text: TextSettings, tokenizer: Tokenizer 
             f"it has {', '.join(sorted(tokenizer.symbols)) or 'none'}: leave it out, or learn another tokenizer"
         )
     check_sources((*data.train, *data.valid, *data.test))
-    check_excluded(data.exclude)
+    check_excluded_files(data.exclude)
 
 
-def check_text(data: DataSettings, text: TextSettings, tokenizer: Tokenizer | None) -> None:
+def check_text_settings(data: DataSettings, text: TextSettings, tokenizer: Tokenizer | None) -> None:
     """Raises ValueError naming the first setting that text without translations cannot have."""
     choose(dict.fromkeys(FORMS), data.form, "data.form")
     if not data.train:
@@ -70,7 +78,7 @@ def check_text(data: DataSettings, text: TextSettings, tokenizer: Tokenizer | No
         if given:
             raise ValueError(f"{name} has no meaning for data.form {data.form!r}, got {given!r}: leave it out")
     _check_mixture(data, text)
-    _check_text(text)
+    _check_text_numbers(text)
     if text.max_len < 2:
         raise ValueError(f"text.max_len must be 2 or more for text that is gone on with, got {text.max_len}")
     if wrong := [column for column in data.columns if column < 1]:
@@ -99,7 +107,7 @@ def _check_mixture(data: DataSettings, text: TextSettings) -> None:
             )
 
 
-def _check_text(text: TextSettings) -> None:
+def _check_text_numbers(text: TextSettings) -> None:
     if text.max_len < 1:
         raise ValueError(f"text.max_len must be 1 or more, got {text.max_len}")
     if text.max_ratio < 1:
@@ -123,16 +131,16 @@ def fingerprint(data: DataSettings, text: TextSettings, seed: int, tokenizer: To
         "text": {name: value for name, value in asdict(text).items() if name != "variants" or text.sampling > 0},
         "seed": seed,
         "tokenizer": [blake2b(model, digest_size=16).hexdigest() for model in given],
-        "files": [_file(path) for path in _files((*data.train, *data.valid, *data.test, *data.exclude))],
+        "files": [_file_identity(path) for path in _files((*data.train, *data.valid, *data.test, *data.exclude))],
     }
     return json.dumps(parts, ensure_ascii=False, indent=1)
 
 
 def _files(sources: Sequence[str]) -> list[str]:
-    return [path for source in sources for path in files_of(source)]
+    return [path for source in sources for path in split_source(source)]
 
 
-def _file(path: str) -> dict[str, Any]:
+def _file_identity(path: str) -> dict[str, Any]:
     """Looks at size, time and both ends: reading all of a large file would take as long as preparing it."""
     with open(path, "rb") as file:
         found = os.fstat(file.fileno())
@@ -142,22 +150,22 @@ def _file(path: str) -> dict[str, Any]:
     return {"path": path, "size": found.st_size, "mtime_ns": found.st_mtime_ns, "ends": ends.hexdigest()}
 
 
-MARK = "fingerprint.json"
+FINGERPRINT = "fingerprint.json"
 EVERY = 4096  # pairs between two ticks
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 Tick = Callable[[int], None]
-Examples = dict[Verdict, list[str]]
+Examples = dict[Status, list[str]]
 
 
 @dataclass(frozen=True)
-class Job:
+class PairJob:
     """What is to be prepared, and who is told of it."""
 
     data: DataSettings
     text: TextSettings
     seed: int
-    say: Say
+    log: Log
     tick: Tick
 
     @property
@@ -182,14 +190,14 @@ class Job:
         src, tgt = self.data.src_lang, self.data.tgt_lang
         return (tgt, src) if self.data.reverse else (src, tgt)
 
-    def tagged(self, pair: Pair) -> Pair:
+    def add_tag(self, pair: Pair) -> Pair:
         """Sets the tag of its source before a training pair."""
         tag = self.data.tags[pair.origin] if self.data.tags else ""
         return replace(pair, src=f"{tag} {pair.src}") if tag else pair
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldOut:
     """Validation or test text that was given."""
 
     pairs: list[Pair]
@@ -200,38 +208,38 @@ def prepare(
     data: DataSettings,
     text: TextSettings,
     folder: Path,
-    say: Say,
+    log: Log,
     seed: int,
     tokenizer: Tokenizer | None = None,
     tick: Tick = lambda n: None,
-) -> Prepared:
+) -> Dataset:
     """Reads a corpus, cleans it, learns its pieces and stores its ids in `folder/data`, or opens what is there.
 
     The text is streamed three times: to judge each pair, to learn the pieces, and to encode. In memory are 27 bytes a
     pair, at most a million sentences for the pieces, and the validation and test text. `tick` is told how many more
     pairs were read. Text without translations (`data.form`) is prepared in the same way.
     """
-    (check_settings if data.form == "pairs" else check_text)(data, text, tokenizer)
-    with kept_stdin(data, folder) as kept:
+    (check_pair_settings if data.form == "pairs" else check_text_settings)(data, text, tokenizer)
+    with copy_stdin(data, folder) as kept:
         mark = fingerprint(kept, text, seed, tokenizer)
-        prepared = _reopen(folder / "data", mark, say)
+        prepared = _open_unchanged(folder / "data", mark, log)
         if prepared is None:
             if kept.form == "pairs":
-                _make(folder / "data", Job(kept, text, seed, say, tick), tokenizer, mark)
+                _write_pairs(folder / "data", PairJob(kept, text, seed, log, tick), tokenizer, mark)
             else:
-                _make_text(folder / "data", TextJob(kept, text, seed, say), tokenizer, mark)
-            prepared = open_prepared(folder / "data")
+                _write_text(folder / "data", TextJob(kept, text, seed, log), tokenizer, mark)
+            prepared = open_dataset(folder / "data")
     for line in prepared.report.lines():
-        say(line)
+        log(line)
     return prepared
 
 
-def _reopen(folder: Path, mark: str, say: Say) -> Prepared | None:
-    path = folder / MARK
+def _open_unchanged(folder: Path, mark: str, say: Log) -> Dataset | None:
+    path = folder / FINGERPRINT
     if not path.is_file() or path.read_text(encoding="utf-8") != mark:
         return None
     try:
-        prepared = open_prepared(folder)
+        prepared = open_dataset(folder)
     except ValueError as error:
         say(f"preparing the text anew: {error}")
         return None
@@ -239,58 +247,58 @@ def _reopen(folder: Path, mark: str, say: Say) -> Prepared | None:
     return prepared
 
 
-def _make(target: Path, job: Job, tokenizer: Tokenizer | None, mark: str) -> None:
-    valid, test = _read_held(job, "data.valid"), _read_held(job, "data.test")
-    ledger = _judge(job, valid, test)
+def _write_pairs(target: Path, job: PairJob, tokenizer: Tokenizer | None, mark: str) -> None:
+    valid, test = _read_held_out(job, "data.valid"), _read_held_out(job, "data.test")
+    ledger = _scan_training(job, valid, test)
     if tokenizer is None:
-        kept = ledger.select(job.read(job.data.train), Verdict.TRAIN)
-        tokenizer = train_tokenizer(((pair.src, pair.tgt) for pair in kept), job.text, job.say, job.seed)
+        kept = ledger.select(job.read(job.data.train), Status.TRAIN)
+        tokenizer = train_tokenizer(((pair.src, pair.tgt) for pair in kept), job.text, job.log, job.seed)
     often = f", each in {1 + job.text.variants} segmentations" if job.text.sampling else ""
-    job.say(f"encoding {ledger.count(Verdict.TRAIN):,} pairs{often}")
+    job.log(f"encoding {ledger.count(Status.TRAIN):,} pairs{often}")
     with atomic_folder(target) as draft:
-        report = _write(draft, job, ledger, tokenizer, (valid, test))
+        report = _write_splits(draft, job, ledger, tokenizer, (valid, test))
         write_report(report, draft / REPORT)
         tokenizer.save(draft)
-        (draft / MARK).write_text(mark, encoding="utf-8")
+        (draft / FINGERPRINT).write_text(mark, encoding="utf-8")
 
 
-def _make_text(target: Path, job: TextJob, tokenizer: Tokenizer | None, mark: str) -> None:
+def _write_text(target: Path, job: TextJob, tokenizer: Tokenizer | None, mark: str) -> None:
     with atomic_folder(target) as draft:
         learned, report = write_text(draft, job, tokenizer)
         write_report(report, draft / REPORT)
         learned.save(draft)
-        (draft / MARK).write_text(mark, encoding="utf-8")
+        (draft / FINGERPRINT).write_text(mark, encoding="utf-8")
 
 
-def _read_held(job: Job, setting: str) -> Held:
+def _read_held_out(job: PairJob, setting: str) -> HeldOut:
     sources = job.data.valid if setting == "data.valid" else job.data.test
     pairs = list(job.read(sources))
     full = [pair for pair in pairs if pair.src and pair.tgt]
     if sources and not full:
         raise ValueError(f"{', '.join(sources)}: {setting} must have 1 pair or more, got {len(pairs)} with empty sides")
-    return Held(full, len(pairs) - len(full))
+    return HeldOut(full, len(pairs) - len(full))
 
 
-def _judge(job: Job, valid: Held, test: Held) -> Ledger:
+def _scan_training(job: PairJob, valid: HeldOut, test: HeldOut) -> PairIndex:
     """Says of each training pair where it goes, as far as characters can tell."""
-    job.say(f"reading {', '.join(job.data.train)}")
+    job.log(f"reading {', '.join(job.data.train)}")
     # A side of more characters has too many pieces, whatever the pieces are.
-    ledger = take_stock(job.read(job.data.train), job.text.max_len * LONGEST_PIECE)
-    if not len(ledger.verdicts):
+    ledger = scan(job.read(job.data.train), job.text.max_len * LONGEST_PIECE)
+    if not len(ledger.statuses):
         raise ValueError(f"{', '.join(job.data.train)}: the text must have pairs of sentences, got an empty file")
-    for held, verdict in ((test, Verdict.IN_TEST), (valid, Verdict.IN_VALID)):
+    for held, verdict in ((test, Status.IN_TEST), (valid, Status.IN_VALID)):
         src, tgt = hash_keys(pair.src for pair in held.pairs), hash_keys(pair.tgt for pair in held.pairs)
-        ledger = ledger.struck(ledger.sharing(src, tgt), verdict)
+        ledger = ledger.mark(ledger.overlapping(src, tgt), verdict)
     out = hash_keys(read_sentences(job.data.exclude, job.data.src_lang, job.data.tgt_lang))
-    ledger = ledger.struck(ledger.sharing(out, out), Verdict.EXCLUDED)
+    ledger = ledger.mark(ledger.overlapping(out, out), Status.EXCLUDED)
     if not job.data.valid:
         ledger = _split(job, ledger)
-    if ledger.count(Verdict.TRAIN) < 2:
+    if ledger.count(Status.TRAIN) < 2:
         raise ValueError(_too_few(job, ledger))
     return ledger
 
 
-def _split(job: Job, ledger: Ledger) -> Ledger:
+def _split(job: PairJob, ledger: PairIndex) -> PairIndex:
     """Splits validation off the sources without a tag, if there are any: they are what users will write."""
     tags = job.data.tags or ("",) * len(job.data.train)
     untagged = [origin for origin, tag in enumerate(tags) if not tag]
@@ -300,57 +308,59 @@ def _split(job: Job, ledger: Ledger) -> Ledger:
         raise ValueError(f"{', '.join(job.data.train)}: {error}") from error
 
 
-def _too_few(job: Job, ledger: Ledger) -> str:
-    found = "; ".join(f"{finding.count} {finding.what}" for finding in find(ledger, {}) if finding.count)
+def _too_few(job: PairJob, ledger: PairIndex) -> str:
+    found = "; ".join(f"{finding.count} {finding.what}" for finding in count_left_out(ledger, {}) if finding.count)
     return (
         f"{', '.join(job.data.train)}: 2 training pairs or more must be left, "
-        f"got {ledger.count(Verdict.TRAIN)} of {len(ledger.verdicts)} ({found or 'none was left out'}); add text"
+        f"got {ledger.count(Status.TRAIN)} of {len(ledger.statuses)} ({found or 'none was left out'}); add text"
     )
 
 
-def _write(draft: Path, job: Job, ledger: Ledger, tokenizer: Tokenizer, held: tuple[Held, Held]) -> DataReport:
+def _write_splits(
+    draft: Path, job: PairJob, ledger: PairIndex, tokenizer: Tokenizer, held: tuple[HeldOut, HeldOut]
+) -> DataReport:
     """Writes the stores and sentences of all splits."""
     vocab_size = max(tokenizer.vocab_size("src"), tokenizer.vocab_size("tgt"))
     examples: Examples = defaultdict(list)
-    pairs = _noted(job.read(job.data.train), ledger, examples)
-    wanted = map(job.tagged, ledger.select(pairs, Verdict.TRAIN, Verdict.VALID))
-    fitted = _noted_misfits(fit_pairs(wanted, tokenizer, job.text), examples)
-    how = Layout(vocab_size, job.weights, make_cutting(tokenizer, job.text, job.seed))
+    pairs = _note_examples(job.read(job.data.train), ledger, examples)
+    wanted = map(job.add_tag, ledger.select(pairs, Status.TRAIN, Status.VALID))
+    fitted = _note_misfits(encode_pairs(wanted, tokenizer, job.text), examples)
+    how = StoreLayout(vocab_size, job.weights, make_variant_sampler(tokenizer, job.text, job.seed))
     split = write_train(draft, ledger, fitted, how)
-    valid, test = (list(fit_pairs(each.pairs, tokenizer, job.text)) for each in held)
+    valid, test = (list(encode_pairs(each.pairs, tokenizer, job.text)) for each in held)
     valid = valid or split
-    write_held(draft / "valid", valid, vocab_size)
-    write_held(draft / "test", test, vocab_size)
-    if ledger.count(Verdict.TRAIN) < 2:
+    write_held_out(draft / "valid", valid, vocab_size)
+    write_held_out(draft / "test", test, vocab_size)
+    if ledger.count(Status.TRAIN) < 2:
         raise ValueError(_too_few(job, ledger))
-    if all(item.verdict is not Verdict.TRAIN for item in valid):
+    if all(item.status is not Status.TRAIN for item in valid):
         raise ValueError(
             f"validation must have 1 pair or more with at most {job.text.max_len} pieces a side, got 0 of "
             f"{len(valid)}; raise text.max_len"
         )
     return DataReport(
-        read=len(ledger.verdicts),
-        train=ledger.count(Verdict.TRAIN),
+        read=len(ledger.statuses),
+        train=ledger.count(Status.TRAIN),
         valid=len(valid),
         test=len(test),
         valid_is_split=not job.data.valid,
-        left_out=find(ledger, examples),
+        left_out=count_left_out(ledger, examples),
         held_empty=sum(each.n_empty for each in held),
-        origins=find_origins(ledger, job.data.train, job.weights),
+        origins=count_origins(ledger, job.data.train, job.weights),
     )
 
 
-def _noted(pairs: Iterable[Pair], ledger: Ledger, examples: Examples) -> Iterator[Pair]:
+def _note_examples(pairs: Iterable[Pair], ledger: PairIndex, examples: Examples) -> Iterator[Pair]:
     """Passes pairs on, and notes where the first of each kind that is left out stand."""
-    wanted = {int(place): verdict for verdict in WORDS for place in ledger.places(verdict)[:N_EXAMPLES]}
+    wanted = {int(place): verdict for verdict in REASONS for place in ledger.indices(verdict)[:N_EXAMPLES]}
     for n, pair in enumerate(pairs):
         if n in wanted:
             examples[wanted[n]].append(pair.where)
         yield pair
 
 
-def _noted_misfits(fitted: Iterable[Fitted], examples: Examples) -> Iterator[Fitted]:
+def _note_misfits(fitted: Iterable[EncodedPair], examples: Examples) -> Iterator[EncodedPair]:
     for item in fitted:
-        if item.verdict is not Verdict.TRAIN and len(examples[item.verdict]) < N_EXAMPLES:
-            examples[item.verdict].append(item.pair.where)
+        if item.status is not Status.TRAIN and len(examples[item.status]) < N_EXAMPLES:
+            examples[item.status].append(item.pair.where)
         yield item

@@ -9,21 +9,21 @@ from regard.config import DataSettings, TextSettings
 from regard.data.cleaning import (
     N_EXAMPLES,
     DataReport,
-    Finding,
-    Ledger,
-    Verdict,
-    find,
-    find_origins,
+    LeftOut,
+    PairIndex,
+    Status,
+    count_left_out,
+    count_origins,
     hash_keys,
+    scan,
     split_valid,
-    take_stock,
 )
-from regard.data.dataset import BLOCK, plain_cuts
-from regard.data.formats import Document, read_documents, read_running
+from regard.data.dataset import BLOCK, plain_segmentations
+from regard.data.formats import Document, read_blocks, read_documents
 from regard.data.normalise import Pair
-from regard.data.store import IdStore, Windows, write_store, write_width
-from regard.data.tokenizer import Tokenizer, learn_characters
-from regard.data.vocabulary import LONGEST_PIECE, Say, train_tokenizer
+from regard.data.store import IdStore, Windows, write_store, write_window_width
+from regard.data.tokenizer import Tokenizer, train_characters
+from regard.data.vocabulary import LONGEST_PIECE, Log, train_tokenizer
 
 
 @dataclass(frozen=True)
@@ -33,28 +33,28 @@ class TextJob:
     data: DataSettings
     text: TextSettings
     seed: int
-    say: Say
+    log: Log
 
-    def learned(self, texts: Iterable[str]) -> Tokenizer:
+    def train_tokenizer(self, texts: Iterable[str]) -> Tokenizer:
         """Learns the pieces of texts: one vocabulary, as there is one side."""
         if self.text.kind == "characters":  # which are counted as the text goes by
-            return Tokenizer((learn_characters(texts, self.text.vocab_size, self.text.byte_fallback),))
+            return Tokenizer((train_characters(texts, self.text.vocab_size, self.text.byte_fallback),))
         settings = replace(self.text, joint=True)
-        return train_tokenizer(((text, text) for text in texts), settings, self.say, self.seed)
+        return train_tokenizer(((text, text) for text in texts), settings, self.log, self.seed)
 
 
 def write_documents(draft: Path, job: TextJob, tokenizer: Tokenizer | None) -> tuple[Tokenizer, DataReport]:
     """Stores documents; those that occur before, or in validation or test, are left out of training."""
-    data, held = job.data, [_held(job, name) for name in ("valid", "test")]
-    job.say(f"reading {', '.join(data.train)}")
-    ledger = _judged(job, *held)
+    data, held = job.data, [_read_held_out(job, name) for name in ("valid", "test")]
+    job.log(f"reading {', '.join(data.train)}")
+    ledger = _scan_training(job, *held)
     if tokenizer is None:
-        kept = ledger.select(_as_pairs(read_documents(data.train, data.columns)), Verdict.TRAIN)
-        tokenizer = job.learned(pair.tgt for pair in kept)
+        kept = ledger.select(_as_pairs(read_documents(data.train, data.columns)), Status.TRAIN)
+        tokenizer = job.train_tokenizer(pair.tgt for pair in kept)
     valid, test = held
     split, where = _store_training(draft / "train", job, ledger, tokenizer)
-    _store_held(draft / "valid", valid or split, job, tokenizer)
-    _store_held(draft / "test", test, job, tokenizer)
+    _store_held_out(draft / "valid", valid or split, job, tokenizer)
+    _store_held_out(draft / "test", test, job, tokenizer)
     for name, wanted in (("train", 2), ("valid", 1)):
         if (n := len(IdStore(draft / name))) < wanted:
             raise ValueError(
@@ -62,14 +62,14 @@ def write_documents(draft: Path, job: TextJob, tokenizer: Tokenizer | None) -> t
                 f"pieces must be left for data.{name}, got {n}; add text, or raise text.max_len"
             )
     report = DataReport(
-        read=len(ledger.verdicts),
-        train=ledger.count(Verdict.TRAIN),
+        read=len(ledger.statuses),
+        train=ledger.count(Status.TRAIN),
         valid=len(valid or split),
         test=len(test),
         valid_is_split=not data.valid,
-        left_out=find(ledger, where),
+        left_out=count_left_out(ledger, where),
         held_empty=0,
-        origins=find_origins(ledger, data.train, data.weights or (1.0,) * len(data.train)),
+        origins=count_origins(ledger, data.train, data.weights or (1.0,) * len(data.train)),
         unit="documents",
     )
     return tokenizer, report
@@ -80,7 +80,7 @@ def _as_pairs(documents: Iterable[Document]) -> Iterator[Pair]:
     return (Pair(each.text, each.text, each.where, each.origin) for each in documents)
 
 
-def _held(job: TextJob, name: str) -> list[Pair]:
+def _read_held_out(job: TextJob, name: str) -> list[Pair]:
     sources = job.data.valid if name == "valid" else job.data.test
     found = [pair for pair in _as_pairs(read_documents(sources, job.data.columns)) if pair.tgt]
     if sources and not found:
@@ -88,29 +88,29 @@ def _held(job: TextJob, name: str) -> list[Pair]:
     return found
 
 
-def _judged(job: TextJob, valid: list[Pair], test: list[Pair]) -> Ledger:
+def _scan_training(job: TextJob, valid: list[Pair], test: list[Pair]) -> PairIndex:
     """Says of each training document where it goes, as far as characters can tell."""
     longest = 1 if job.text.kind == "characters" else LONGEST_PIECE
     documents = _as_pairs(read_documents(job.data.train, job.data.columns))
-    ledger = take_stock(documents, job.text.max_len * longest)
-    for held, verdict in ((test, Verdict.IN_TEST), (valid, Verdict.IN_VALID)):
+    ledger = scan(documents, job.text.max_len * longest)
+    for held, verdict in ((test, Status.IN_TEST), (valid, Status.IN_VALID)):
         keys = hash_keys(pair.tgt for pair in held)
-        ledger = ledger.struck(ledger.sharing(keys, keys), verdict)
+        ledger = ledger.mark(ledger.overlapping(keys, keys), verdict)
     return ledger if job.data.valid else split_valid(ledger, job.data.valid_size, range(len(job.data.train)))
 
 
 def _store_training(
-    folder: Path, job: TextJob, ledger: Ledger, tokenizer: Tokenizer
-) -> tuple[list[Pair], dict[Verdict, list[str]]]:
+    folder: Path, job: TextJob, ledger: PairIndex, tokenizer: Tokenizer
+) -> tuple[list[Pair], dict[Status, list[str]]]:
     """Stores what is for training, and gives what is for validation; the ledger learns which do not fit."""
     split: list[tuple[Pair, list[int]]] = []
     overlong: list[tuple[Pair, list[int]]] = []
-    where: dict[Verdict, list[str]] = {}
+    where: dict[Status, list[str]] = {}
     weights = job.data.weights or (1.0,) * len(job.data.train)
-    documents = _as_pairs(_noted(read_documents(job.data.train, job.data.columns), ledger, where))
+    documents = _as_pairs(_note_examples(read_documents(job.data.train, job.data.columns), ledger, where))
     wanted = zip(
-        ledger.places(Verdict.TRAIN, Verdict.VALID),
-        ledger.select(documents, Verdict.TRAIN, Verdict.VALID),
+        ledger.indices(Status.TRAIN, Status.VALID),
+        ledger.select(documents, Status.TRAIN, Status.VALID),
         strict=True,
     )
     with write_store(folder, tokenizer.vocab_size("tgt"), 0, weights) as store:
@@ -118,25 +118,27 @@ def _store_training(
             ids = tokenizer.encode_batch([pair.tgt for _, pair in block], "tgt")
             fitting = []
             for (place, pair), some in zip(block, ids, strict=True):
-                verdict = Verdict.OVERLONG if len(some) > job.text.max_len else Verdict(int(ledger.verdicts[place]))
-                ledger.verdicts[place] = verdict
-                {Verdict.OVERLONG: overlong, Verdict.VALID: split}.get(verdict, fitting).append((pair, some))
+                verdict = Status.OVERLONG if len(some) > job.text.max_len else Status(int(ledger.statuses[place]))
+                ledger.statuses[place] = verdict
+                {Status.OVERLONG: overlong, Status.VALID: split}.get(verdict, fitting).append((pair, some))
             nothing: list[list[int]] = [[] for _ in fitting]
             origins = [pair.origin for pair, _ in fitting]
-            store.extend(plain_cuts(nothing), plain_cuts([some for _, some in fitting]), origins)
-    where.setdefault(Verdict.OVERLONG, []).extend(pair.where for pair, _ in overlong)
+            store.extend(plain_segmentations(nothing), plain_segmentations([some for _, some in fitting]), origins)
+    where.setdefault(Status.OVERLONG, []).extend(pair.where for pair, _ in overlong)
     return [pair for pair, _ in split], {verdict: places[:N_EXAMPLES] for verdict, places in where.items()}
 
 
-def _noted(documents: Iterable[Document], ledger: Ledger, where: dict[Verdict, list[str]]) -> Iterator[Document]:
+def _note_examples(
+    documents: Iterable[Document], ledger: PairIndex, where: dict[Status, list[str]]
+) -> Iterator[Document]:
     """Passes documents on, and notes where those that are left out stand."""
-    for document, verdict in zip(documents, ledger.verdicts.tolist(), strict=True):
-        if verdict not in (Verdict.TRAIN, Verdict.VALID):
-            where.setdefault(Verdict(verdict), []).append(document.where)
+    for document, verdict in zip(documents, ledger.statuses.tolist(), strict=True):
+        if verdict not in (Status.TRAIN, Status.VALID):
+            where.setdefault(Status(verdict), []).append(document.where)
         yield document
 
 
-def _store_held(folder: Path, held: Sequence[Pair], job: TextJob, tokenizer: Tokenizer) -> None:
+def _store_held_out(folder: Path, held: Sequence[Pair], job: TextJob, tokenizer: Tokenizer) -> None:
     with write_store(folder, tokenizer.vocab_size("tgt")) as store:
         for ids in tokenizer.encode_batch([pair.tgt for pair in held], "tgt"):
             if len(ids) <= job.text.max_len:
@@ -144,7 +146,7 @@ def _store_held(folder: Path, held: Sequence[Pair], job: TextJob, tokenizer: Tok
 
 
 @dataclass(frozen=True)
-class Part:
+class TextRange:
     """The characters of a file from one place up to another."""
 
     source: str
@@ -155,55 +157,57 @@ class Part:
         return self.stop - self.start
 
 
-def measured(source: str) -> int:
+def count_characters(source: str) -> int:
     """Counts the characters of a file."""
-    return sum(len(block) for block in read_running(source))
+    return sum(len(block) for block in read_blocks(source))
 
 
-def text_of(part: Part) -> Iterator[str]:
+def read_range(part: TextRange) -> Iterator[str]:
     """Gives the text of a part, block by block."""
     at = 0
-    for block in read_running(part.source):
+    for block in read_blocks(part.source):
         if text := block[max(0, part.start - at) : max(0, part.stop - at)]:
             yield text
         at += len(block)
 
 
-def lines_of(part: Part) -> Iterator[str]:
+def range_lines(part: TextRange) -> Iterator[str]:
     """Gives the lines of a part; a line feed alone ends one."""
     rest = ""
-    for block in text_of(part):
+    for block in read_range(part):
         *lines, rest = (rest + block).split("\n")
         yield from lines
     yield rest
 
 
-def encoded(part: Part, tokenizer: Tokenizer) -> Iterator[list[int]]:
+def encode_range(part: TextRange, tokenizer: Tokenizer) -> Iterator[list[int]]:
     """Gives the ids of a part, some at a time: characters as they come, other pieces line by line without line ends."""
     if tokenizer.exact:
-        return (tokenizer.encode(block, "tgt") for block in text_of(part))
-    return (tokenizer.encode(line, "tgt") for line in lines_of(part))
+        return (tokenizer.encode(block, "tgt") for block in read_range(part))
+    return (tokenizer.encode(line, "tgt") for line in range_lines(part))
 
 
 def write_text(draft: Path, job: TextJob, tokenizer: Tokenizer | None) -> tuple[Tokenizer, DataReport]:
     """Writes the stores of all splits into a folder; gives the tokenizer, and what was found."""
     for name in ("valid.tsv", "test.tsv"):  # there is nothing to translate
         (draft / name).touch()
-    return (_write_running if job.data.form == "text" else write_documents)(draft, job, tokenizer)
+    return (write_running_text if job.data.form == "text" else write_documents)(draft, job, tokenizer)
 
 
-def _write_running(draft: Path, job: TextJob, tokenizer: Tokenizer | None) -> tuple[Tokenizer, DataReport]:
+def write_running_text(draft: Path, job: TextJob, tokenizer: Tokenizer | None) -> tuple[Tokenizer, DataReport]:
     """Stores running text: of each training source the last tenth is for validation, where none is given."""
-    job.say(f"reading {', '.join(job.data.train)}")
-    sizes = [measured(source) for source in job.data.train]
+    job.log(f"reading {', '.join(job.data.train)}")
+    sizes = [count_characters(source) for source in job.data.train]
     borders = [n if job.data.valid else n * 9 // 10 for n in sizes]
-    train = [Part(source, 0, border) for source, border in zip(job.data.train, borders, strict=True)]
-    rest = [Part(*each) for each in zip(job.data.train, borders, sizes, strict=True)]
-    valid = [Part(source, 0, measured(source)) for source in job.data.valid] or rest
-    test = [Part(source, 0, measured(source)) for source in job.data.test]
+    train = [TextRange(source, 0, border) for source, border in zip(job.data.train, borders, strict=True)]
+    rest = [TextRange(*each) for each in zip(job.data.train, borders, sizes, strict=True)]
+    valid = [TextRange(source, 0, count_characters(source)) for source in job.data.valid] or rest
+    test = [TextRange(source, 0, count_characters(source)) for source in job.data.test]
     if tokenizer is None:
         keeps_lines = job.text.kind == "characters"
-        tokenizer = job.learned(text for part in train for text in (text_of if keeps_lines else lines_of)(part))
+        tokenizer = job.train_tokenizer(
+            text for part in train for text in (read_range if keeps_lines else range_lines)(part)
+        )
     splits = {"train": train, "valid": valid, "test": test}
     counts = {name: _store(draft / name, parts, tokenizer, job.text.max_len) for name, parts in splits.items()}
     _check_running(draft, job, counts)
@@ -220,15 +224,15 @@ def _write_running(draft: Path, job: TextJob, tokenizer: Tokenizer | None) -> tu
     return tokenizer, report
 
 
-def _store(folder: Path, parts: Sequence[Part], tokenizer: Tokenizer, width: int) -> int:
+def _store(folder: Path, parts: Sequence[TextRange], tokenizer: Tokenizer, width: int) -> int:
     """Stores parts of texts one behind the other, and gives the number of ids."""
     n = 0
     with write_store(folder, tokenizer.vocab_size("tgt")) as store:
         for part in parts:
-            for ids in encoded(part, tokenizer):
+            for ids in encode_range(part, tokenizer):
                 store.add([], ids)
                 n += len(ids)
-    write_width(folder, width)
+    write_window_width(folder, width)
     return n
 
 
@@ -244,5 +248,5 @@ def _check_running(draft: Path, job: TextJob, counts: dict[str, int]) -> None:
             raise ValueError(f"data.{name} must have 2 pieces or more, got {counts[name]}; add text")
 
 
-def _nothing_left_out() -> tuple[Finding, ...]:
-    return find(take_stock((), 0), {})
+def _nothing_left_out() -> tuple[LeftOut, ...]:
+    return count_left_out(scan((), 0), {})

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from regard.atomic import atomic_folder
-from regard.data.subword_sampling import Cuts, Ints
+from regard.data.subword_sampling import Ints, Segmentations
 
 TIMES, CUTS = 1, 2  # what is drawn; a trainer's own draws begin with its seed and its epoch
 Origins = NDArray[np.unsignedinteger]
@@ -20,7 +20,7 @@ Origins = NDArray[np.unsignedinteger]
 
 def draw_pairs(origins: Origins, weights: Sequence[float], seed: int, epoch: int) -> Ints:
     """Gives the pairs that an epoch sees, in their order, some of them several times and some perhaps not at all."""
-    times = _seen(origins, weights, seed, epoch + 1) - _seen(origins, weights, seed, epoch)
+    times = _times_seen(origins, weights, seed, epoch + 1) - _times_seen(origins, weights, seed, epoch)
     return np.repeat(np.arange(len(origins)), times)
 
 
@@ -34,12 +34,12 @@ def draw_variants(
     """
     if not n_variants:
         return np.zeros((len(pairs), 2), dtype=np.int64)
-    turns = _seen(origins, weights, seed, epoch)[pairs] + _repeats(pairs)
+    turns = _times_seen(origins, weights, seed, epoch)[pairs] + _repeats(pairs)
     begin = np.random.default_rng([seed, 0, CUTS]).integers(n_variants, size=(len(origins), 2))[pairs]
     return 1 + (begin + np.stack([turns, turns + turns // n_variants], axis=1)) % n_variants
 
 
-def _seen(origins: Origins, weights: Sequence[float], seed: int, epoch: int) -> Ints:
+def _times_seen(origins: Origins, weights: Sequence[float], seed: int, epoch: int) -> Ints:
     """Counts how often each pair was seen before an epoch: `floor(weight · epoch + u)`, with a u < 1 of its own.
 
     That is weight times an epoch, as evenly as can be, and known without looking back.
@@ -64,7 +64,7 @@ BUFFER = 1 << 16  # ids or sentences that wait in memory
 
 
 @dataclass(frozen=True)
-class Head:
+class StoreHeader:
     """What stands in `store.json`."""
 
     n_pairs: int
@@ -82,10 +82,10 @@ class IdStore:
     """
 
     def __init__(self, folder: Path):
-        self.head = head = _read_head(folder)
-        self.ids = {side: _mapped(folder / f"{side}.bin", head.width) for side in SIDES}
-        self.offsets = {side: _mapped(folder / f"{side}.offsets", "<i8") for side in SIDES}
-        self.origins = _mapped(folder / "origins.bin", "<u2")
+        self.header = head = _read_header(folder)
+        self.ids = {side: _memmap(folder / f"{side}.bin", head.width) for side in SIDES}
+        self.offsets = {side: _memmap(folder / f"{side}.offsets", "<i8") for side in SIDES}
+        self.origins = _memmap(folder / "origins.bin", "<u2")
         self.stride = 1 + head.n_variants
         for side in SIDES:
             offsets = self.offsets[side]
@@ -102,7 +102,7 @@ class IdStore:
             )
 
     def __len__(self) -> int:
-        return self.head.n_pairs
+        return self.header.n_pairs
 
     def src(self, i: int) -> NDArray[np.unsignedinteger]:
         """Gives the source ids of pair i, plainly cut, as a view of the file."""
@@ -112,14 +112,14 @@ class IdStore:
         """Gives the target ids of pair i, plainly cut, as a view of the file."""
         return self._sentence("tgt", i)
 
-    def epoch(self, seed: int, epoch: int) -> Ints:
+    def epoch_pairs(self, seed: int, epoch: int) -> Ints:
         """Gives the pairs that an epoch sees by their weights, in the order of the store, some several times."""
-        return draw_pairs(self.origins, self.head.weights, seed, epoch)
+        return draw_pairs(self.origins, self.header.weights, seed, epoch)
 
-    def draw(self, seed: int, epoch: int, pairs: Ints | None = None) -> Ints:
+    def draw_variants(self, seed: int, epoch: int, pairs: Ints | None = None) -> Ints:
         """Gives the segmentations of source and target in which an epoch sees its pairs, or each pair once, (n, 2)."""
         pairs = np.arange(len(self)) if pairs is None else pairs
-        return draw_variants(pairs, self.origins, self.head.weights, self.head.n_variants, seed, epoch)
+        return draw_variants(pairs, self.origins, self.header.weights, self.header.n_variants, seed, epoch)
 
     def lengths(self, pairs: Ints | None = None, variants: Ints | None = None) -> Ints:
         """Gives the numbers of source and target ids, (n, 2), of some pairs or all, in some segmentations or plain."""
@@ -178,7 +178,7 @@ class StoreWriter:
             side.add(ids)
         self._count([0])
 
-    def extend(self, src: Cuts, tgt: Cuts, origins: Sequence[int]) -> None:
+    def extend(self, src: Segmentations, tgt: Segmentations, origins: Sequence[int]) -> None:
         """Appends a block of pairs: for each the plain segmentation and its variants, and the number of its source."""
         for side, cuts in zip(self.sides, (src, tgt), strict=True):
             assert cuts.lengths.shape == (len(origins), 1 + self.n_variants), "each pair has all its segmentations"
@@ -189,7 +189,7 @@ class StoreWriter:
         """Writes what still waits, and the head without which it is no store."""
         for side in self.sides:
             side.flush()
-        head = Head(self.n_pairs, self.width, self.n_variants, list(self.weights))
+        head = StoreHeader(self.n_pairs, self.width, self.n_variants, list(self.weights))
         (self.folder / "store.json").write_text(json.dumps(asdict(head)), encoding="utf-8")
 
     def _count(self, origins: Sequence[int]) -> None:
@@ -211,7 +211,7 @@ class _SideWriter:
         if len(self.ids) + len(self.offsets) > BUFFER:
             self.flush()
 
-    def extend(self, cuts: Cuts) -> None:
+    def extend(self, cuts: Segmentations) -> None:
         self.flush()
         self.ids_file.write(cuts.ids.astype(self.width).tobytes())
         self.offsets_file.write((self.end + np.cumsum(cuts.lengths)).astype("<i8").tobytes())
@@ -234,11 +234,11 @@ def write_store(
         writer.finish()
 
 
-def _read_head(folder: Path) -> Head:
+def _read_header(folder: Path) -> StoreHeader:
     try:
         read = json.loads((folder / "store.json").read_text(encoding="utf-8"))
         weights = [float(weight) for weight in read["weights"]]
-        head = Head(int(read["n_pairs"]), str(read["width"]), int(read["n_variants"]), weights)
+        head = StoreHeader(int(read["n_pairs"]), str(read["width"]), int(read["n_variants"]), weights)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{folder}: a store must have a readable store.json, got {error!r}") from error
     if head.width not in WIDTHS:
@@ -246,7 +246,7 @@ def _read_head(folder: Path) -> Head:
     return head
 
 
-def _mapped(path: Path, width: str) -> NDArray:
+def _memmap(path: Path, width: str) -> NDArray:
     if not path.is_file() or path.stat().st_size % np.dtype(width).itemsize:
         raise ValueError(f"{path}: the file must be there and whole; delete the folder to make it anew")
     # An empty file cannot be mapped. A plain array over the map is indexed faster than the map.
@@ -283,12 +283,12 @@ class Windows:
         """Gives the ids of the window that begins at place i."""
         return self.ids[i : i + self.width]
 
-    def epoch(self, seed: int, epoch: int) -> Ints:
+    def epoch_pairs(self, seed: int, epoch: int) -> Ints:
         """Gives where an epoch's windows begin."""
         offset = int(np.random.default_rng([seed, epoch, OFFSET]).integers(self.width))
         return offset + self.width * np.arange(len(self))
 
-    def draw(self, seed: int, epoch: int, pairs: Ints | None = None) -> Ints:
+    def draw_variants(self, seed: int, epoch: int, pairs: Ints | None = None) -> Ints:
         """Gives segmentations as other stores do; a text has one."""
         return np.zeros((len(self) if pairs is None else len(pairs), 2), dtype=np.int64)
 
@@ -314,7 +314,7 @@ class Windows:
         return ids, np.full(n, length)
 
 
-def write_width(folder: Path, width: int) -> None:
+def write_window_width(folder: Path, width: int) -> None:
     """Makes a store one of windows."""
     (folder / WINDOW).write_text(json.dumps({"width": width}), encoding="utf-8")
 

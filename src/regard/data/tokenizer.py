@@ -21,7 +21,7 @@ VARINT, FIXED_64, BYTES, FIXED_32 = 0, 1, 2, 5  # wire types of protocol buffers
 BPE = 2  # the model's type in the file, where 1 is unigram
 
 
-class Kind(IntEnum):
+class PieceType(IntEnum):
     """What a piece is for; the numbers are those of the file."""
 
     NORMAL = 1
@@ -38,11 +38,11 @@ class Piece:
 
     text: str
     score: float
-    kind: Kind
+    kind: PieceType
 
 
 @dataclass(frozen=True)
-class ModelFile:
+class SentencePieceModel:
     """What a model says of itself."""
 
     is_bpe: bool
@@ -51,24 +51,24 @@ class ModelFile:
     @property
     def symbols(self) -> list[str]:
         """Names the pieces that are never split."""
-        return [piece.text for piece in self.pieces if piece.kind is Kind.SYMBOL]
+        return [piece.text for piece in self.pieces if piece.kind is PieceType.SYMBOL]
 
 
-def read_model(model: bytes) -> ModelFile:
+def parse_model(model: bytes) -> SentencePieceModel:
     """Reads a model; the library itself neither tells symbols from other pieces nor says of which type it is."""
-    found = [(number, value) for number, value in fields(model) if isinstance(value, bytes)]
-    trainer = dict(fields(next(value for number, value in found if number == 2)))
-    return ModelFile(trainer.get(3, 1) == BPE, [_piece(value) for number, value in found if number == 1])
+    found = [(number, value) for number, value in parse_fields(model) if isinstance(value, bytes)]
+    trainer = dict(parse_fields(next(value for number, value in found if number == 2)))
+    return SentencePieceModel(trainer.get(3, 1) == BPE, [_piece(value) for number, value in found if number == 1])
 
 
 def _piece(message: bytes) -> Piece:
-    found = dict(fields(message))
-    text, score, kind = found.get(1, b""), found.get(2, bytes(4)), found.get(3, Kind.NORMAL)
+    found = dict(parse_fields(message))
+    text, score, kind = found.get(1, b""), found.get(2, bytes(4)), found.get(3, PieceType.NORMAL)
     assert isinstance(text, bytes) and isinstance(score, bytes) and isinstance(kind, int), "a piece has three fields"
-    return Piece(text.decode(), struct.unpack("<f", score)[0], Kind(kind))
+    return Piece(text.decode(), struct.unpack("<f", score)[0], PieceType(kind))
 
 
-def fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
+def parse_fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
     """Gives numbers and values of a message's fields: integers as such, all else as bytes."""
     at = 0
     while at < len(message):
@@ -96,18 +96,18 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
 PIECES, BEGIN, END = 2, 4, 5  # fields of SentencePiece's messages, places counted in bytes
 
 
-def place_pieces(encoded: bytes, text: str) -> list[tuple[int, int]]:
+def piece_spans(encoded: bytes, text: str) -> list[tuple[int, int]]:
     """Reads SentencePiece's message about a text; from which character up to which each piece stands, spaces aside.
 
     A piece without a character of its own, a space or a byte, goes with the next one.
     """
     ends = accumulate(len(character.encode()) for character in text)
     places = {0: 0, **{end: place for place, end in enumerate(ends, start=1)}}  # bytes -> characters
-    pieces = (dict(fields(value)) for number, value in fields(encoded) if number == PIECES)  # pyright: ignore
-    return [_own(text, places[piece.get(BEGIN, 0)], places[piece.get(END, 0)]) for piece in pieces]  # pyright: ignore
+    pieces = (dict(parse_fields(value)) for number, value in parse_fields(encoded) if number == PIECES)  # pyright: ignore
+    return [_strip_space(text, places[piece.get(BEGIN, 0)], places[piece.get(END, 0)]) for piece in pieces]  # pyright: ignore
 
 
-def _own(text: str, start: int, stop: int) -> tuple[int, int]:
+def _strip_space(text: str, start: int, stop: int) -> tuple[int, int]:
     while start < stop and text[start].isspace():
         start += 1
     while start < stop and text[stop - 1].isspace():
@@ -117,11 +117,11 @@ def _own(text: str, start: int, stop: int) -> tuple[int, int]:
 
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 UNKNOWN = 1
-SHOWN = {" ": "▁", "\n": "⏎", "\t": "⇥"}  # how a piece is named that nobody would see
+VISIBLE = {" ": "▁", "\n": "⏎", "\t": "⇥"}  # how a piece is named that nobody would see
 MARK = b'{"characters"'  # what a model file of this kind begins with; SentencePiece's begin with a line feed
 
 
-class Characters:
+class CharacterProcessor:
     """Ids of single characters, and of the bytes in which all others are spelled where the vocabulary has bytes.
 
     The first four ids are padding, unknown, beginning and end. It answers as SentencePiece's processors do.
@@ -133,7 +133,7 @@ class Characters:
         self.first_byte = len(SPECIAL)
         self.first = self.first_byte + (256 if found["bytes"] else 0)
         self.ids = {character: self.first + n for n, character in enumerate(self.characters)}
-        self.spells = bool(found["bytes"])
+        self.byte_fallback = bool(found["bytes"])
 
     def vocab_size(self) -> int:
         """Gives the number of ids."""
@@ -146,7 +146,7 @@ class Characters:
         ids, found = [], self.ids.get
         for character in text:
             known = found(character)
-            ids += self._spelled(character) if known is None else (known,)
+            ids += self._fallback(character) if known is None else (known,)
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
@@ -155,14 +155,14 @@ class Characters:
 
     def id_to_piece(self, ids: Sequence[int]) -> list[str]:
         """Names each id; ▁ is a space and ⏎ the end of a line."""
-        return [self._named(i) for i in ids]
+        return [self._piece(i) for i in ids]
 
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Tells where the character of each id stands; all bytes of a character stand where it does."""
         return [(n, n + 1) for n, character in enumerate(text) for _ in self.encode(character)]
 
-    def _spelled(self, character: str) -> Sequence[int]:
-        if not self.spells:
+    def _fallback(self, character: str) -> Sequence[int]:
+        if not self.byte_fallback:
             return (UNKNOWN,)
         return [self.first_byte + byte for byte in character.encode("utf-8", "surrogatepass")]
 
@@ -173,24 +173,24 @@ class Characters:
             return bytes([i - self.first_byte])
         return "⁇".encode() if i == UNKNOWN else b""
 
-    def _named(self, i: int) -> str:
+    def _piece(self, i: int) -> str:
         if i < self.first:
             return SPECIAL[i] if i < self.first_byte else f"<0x{i - self.first_byte:02X}>"
         character = self.characters[i - self.first]
-        return SHOWN.get(character, character)
+        return VISIBLE.get(character, character)
 
 
-def learn_characters(texts: Iterable[str], most: int, spell: bool) -> bytes:
+def train_characters(texts: Iterable[str], vocab_size: int, byte_fallback: bool) -> bytes:
     """Gives the model of the commonest characters, `most` ids in all; bytes spell the others where that is wanted."""
-    counts = Counter(_whole(texts))
-    room = most - len(SPECIAL) - 256 * spell
+    counts = Counter(_characters(texts))
+    room = vocab_size - len(SPECIAL) - 256 * byte_fallback
     if room < 1:
         raise ValueError(
-            f"text.vocab_size must leave room for characters besides {most - room} ids of its own, got {most}; raise it"
+            f"text.vocab_size must exceed the {vocab_size - room} reserved ids, got {vocab_size}; raise it"
         )
     # By number, then by sign: the same whatever the order of the text.
     commonest = sorted(counts, key=lambda character: (-counts[character], character))[:room]
-    return json.dumps({"characters": sorted(commonest), "bytes": spell}).encode()
+    return json.dumps({"characters": sorted(commonest), "bytes": byte_fallback}).encode()
 
 
 def is_characters(model: bytes) -> bool:
@@ -198,7 +198,7 @@ def is_characters(model: bytes) -> bool:
     return model.startswith(MARK)
 
 
-def _whole(texts: Iterable[str]) -> Iterator[str]:
+def _characters(texts: Iterable[str]) -> Iterator[str]:
     """Gives all characters but halves of surrogate pairs, which stand for nothing alone."""
     return (character for text in texts for character in text if not "\ud800" <= character <= "\udfff")
 
@@ -217,7 +217,7 @@ Side = Literal["src", "tgt"]
 Ids = Sequence[int] | NDArray[np.integer]
 JOINT = "tokenizer.model"
 SEPARATE = ("tokenizer.src.model", "tokenizer.tgt.model")
-FEW = 32  # texts
+MIN_BATCH = 32  # texts
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,28 +256,28 @@ class Tokenizer:
         """Names the pieces of both sides that are never split."""
         if self.exact:
             return set()
-        return set.intersection(*(set(read_model(model).symbols) for model in self.models))
+        return set.intersection(*(set(parse_model(model).symbols) for model in self.models))
 
     def vocab_size(self, side: Side) -> int:
         """Gives the number of ids of a side."""
-        return self._side(side).vocab_size()
+        return self._processor(side).vocab_size()
 
     def encode(self, text: str, side: Side) -> list[int]:
         """Cuts a text into its likeliest pieces."""
-        return self._side(side).encode(self._plain(text))
+        return self._processor(side).encode(self._normalise(text))
 
     def encode_batch(self, texts: Iterable[str], side: Side) -> list[list[int]]:
         """Cuts many texts on all cores, and few one after another: threads take longer to start than those to cut."""
-        cutter, plain = self._side(side), [self._plain(text) for text in texts]
-        return cutter.encode(plain) if len(plain) > FEW else [cutter.encode(text) for text in plain]
+        cutter, plain = self._processor(side), [self._normalise(text) for text in texts]
+        return cutter.encode(plain) if len(plain) > MIN_BATCH else [cutter.encode(text) for text in plain]
 
     def decode(self, ids: Ids, side: Side = "tgt") -> str:
         """Puts pieces together; padding, beginnings and ends vanish, an unknown piece is shown as ⁇."""
-        return self._side(side).decode(self._checked(ids, side))
+        return self._processor(side).decode(self._check_ids(ids, side))
 
     def pieces(self, ids: Ids, side: Side) -> list[str]:
         """Names the piece of each id; ▁ is a space."""
-        return self._side(side).id_to_piece(self._checked(ids, side))
+        return self._processor(side).id_to_piece(self._check_ids(ids, side))
 
     def spans(self, text: str, side: Side) -> list[tuple[int, int]]:
         """Tells from which character of the normalised text up to which each piece stands that `encode` gives.
@@ -285,9 +285,9 @@ class Tokenizer:
         A piece that is a space alone goes with the character after it, as do all bytes of a character.
         """
         if self.exact:
-            return self._side(side).spans(text)
+            return self._processor(side).spans(text)
         plain = normalise(text)
-        return place_pieces(self._side(side).encode(plain, out_type="serialized_proto"), plain)
+        return piece_spans(self._processor(side).encode(plain, out_type="serialized_proto"), plain)
 
     def save(self, folder: Path) -> None:
         """Writes one file for a joint vocabulary, or two."""
@@ -305,13 +305,13 @@ class Tokenizer:
         models = tuple(_read(folder / name) for name in names)
         return cls(models)
 
-    def _plain(self, text: str) -> str:
+    def _normalise(self, text: str) -> str:
         return text if self.exact else normalise(text)
 
-    def _side(self, side: Side) -> Any:
+    def _processor(self, side: Side) -> Any:
         return self._processors[side]  # pyright: ignore[reportAttributeAccessIssue]
 
-    def _checked(self, ids: Ids, side: Side) -> list[int]:
+    def _check_ids(self, ids: Ids, side: Side) -> list[int]:
         plain, size = [int(i) for i in ids], self.vocab_size(side)
         if wrong := [i for i in plain if not 0 <= i < size]:
             raise ValueError(f"ids must lie in 0 … {size - 1}, got {wrong[0]}")
@@ -329,9 +329,9 @@ def _read(path: Path) -> bytes:
     return model
 
 
-def _processor(model: bytes) -> sentencepiece.SentencePieceProcessor | Characters:
+def _processor(model: bytes) -> sentencepiece.SentencePieceProcessor | CharacterProcessor:
     if is_characters(model):
-        return Characters(model)
+        return CharacterProcessor(model)
     try:
         processor = sentencepiece.SentencePieceProcessor(model_proto=model) if model else None
     except RuntimeError as error:

@@ -10,7 +10,7 @@ import sentencepiece
 
 from regard.config import TextSettings, choose
 from regard.data.normalise import normalise
-from regard.data.tokenizer import Tokenizer, learn_characters
+from regard.data.tokenizer import Tokenizer, train_characters
 
 KINDS = {"unigram": "unigram", "bpe": "bpe", "characters": "char"}
 LONGEST_PIECE = 16  # characters
@@ -26,11 +26,11 @@ BYTE = re.compile("<0x[0-9A-F]{2}>")
 # Sums of floats depend on how the text is shared out, so this number is part of the result.
 N_THREADS = 4
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 def train_tokenizer(
-    pairs: Iterable[tuple[str, str]], settings: TextSettings, say: Say, seed: int, max_pairs: int = MAX_PAIRS
+    pairs: Iterable[tuple[str, str]], settings: TextSettings, log: Log, seed: int, max_pairs: int = MAX_PAIRS
 ) -> Tokenizer:
     """Learns one vocabulary from both sides or one from each; the same for the same text, settings and seed."""
     _check(settings)
@@ -40,12 +40,12 @@ def train_tokenizer(
     sides = [src for src, _ in sampled], [tgt for _, tgt in sampled]
     texts = [chain(*sides)] if settings.joint else sides
     # Each sentence once: the library takes minutes over a hundred long ones that are alike.
-    tokenizer = Tokenizer(tuple(_learn(list(dict.fromkeys(side)), settings, say) for side in texts))
-    _check_whole(tokenizer, settings.symbols)
+    tokenizer = Tokenizer(tuple(_train(list(dict.fromkeys(side)), settings, log) for side in texts))
+    _check_symbols_kept(tokenizer, settings.symbols)
     return tokenizer
 
 
-def coverage_of(texts: Sequence[str]) -> float:
+def default_coverage(texts: Sequence[str]) -> float:
     """Gives the share of characters that become pieces, by the script: less than all for one with many signs."""
     with_many = sum(1 for text in texts if MANY_SIGNS.search(text))
     return COVERAGE[with_many > len(texts) / 100]  # a stray sign in another script's text does not count
@@ -75,7 +75,7 @@ def check_symbols(symbols: Sequence[str]) -> None:
             raise ValueError(f"text.symbols must be new, each named once, got {symbol!r}, which is taken; rename it")
 
 
-def _check_whole(tokenizer: Tokenizer, symbols: Sequence[str]) -> None:
+def _check_symbols_kept(tokenizer: Tokenizer, symbols: Sequence[str]) -> None:
     """Raises ValueError where a symbol is cut up: unigram models favour a symbol, but less the longer it is."""
     for symbol in symbols:
         for side in ("src", "tgt"):
@@ -83,33 +83,33 @@ def _check_whole(tokenizer: Tokenizer, symbols: Sequence[str]) -> None:
                 raise ValueError(f"text.symbols must not spell words of the text, got {symbol!r}; choose a shorter one")
 
 
-def _reservoir(pairs: Iterable[tuple[str, str]], size: int, chance: random.Random) -> list[tuple[str, str]]:
+def _reservoir(pairs: Iterable[tuple[str, str]], size: int, rng: random.Random) -> list[tuple[str, str]]:
     """Keeps `size` of any number of pairs, each with the same chance (Vitter 1985, algorithm R)."""
     kept: list[tuple[str, str]] = []
     for n, pair in enumerate(pairs):
         if n < size:
             kept.append(pair)
-        elif (place := chance.randrange(n + 1)) < size:
+        elif (place := rng.randrange(n + 1)) < size:
             kept[place] = pair
     return kept
 
 
-def _learn(texts: Sequence[str], settings: TextSettings, say: Say) -> bytes:
+def _train(texts: Sequence[str], settings: TextSettings, log: Log) -> bytes:
     """Learns as many pieces as are wanted, or as the text has."""
     size = settings.vocab_size
     if settings.kind == "characters":
-        return learn_characters(texts, size, settings.byte_fallback)
-    say(f"learning {size:,} pieces from {len(texts):,} sentences")
+        return train_characters(texts, size, settings.byte_fallback)
+    log(f"learning {size:,} pieces from {len(texts):,} sentences")
     while True:
         try:
-            return _run(texts, settings, size)
+            return _run_trainer(texts, settings, size)
         except RuntimeError as error:
-            fewer = _most_pieces(str(error), size, settings)
-            say(f"text.vocab_size is {fewer:,} here: the text has too few pieces for {size:,}")
+            fewer = _max_pieces(str(error), size, settings)
+            log(f"text.vocab_size is {fewer:,} here: the text has too few pieces for {size:,}")
             size = fewer
 
 
-def _most_pieces(said: str, size: int, settings: TextSettings) -> int:
+def _max_pieces(said: str, size: int, settings: TextSettings) -> int:
     """Reads from the library's complaint how many pieces the text has."""
     if (most := re.search(r"<= (\d+)", said)) and int(most[1]) < size:
         return int(most[1])
@@ -121,7 +121,7 @@ def _most_pieces(said: str, size: int, settings: TextSettings) -> int:
     raise ValueError(f"no tokenizer can be learned from this text: {said}")
 
 
-def _run(texts: Sequence[str], settings: TextSettings, size: int) -> bytes:
+def _run_trainer(texts: Sequence[str], settings: TextSettings, size: int) -> bytes:
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(texts),
@@ -130,7 +130,7 @@ def _run(texts: Sequence[str], settings: TextSettings, size: int) -> bytes:
         user_defined_symbols=list(settings.symbols),
         vocab_size=size,
         byte_fallback=settings.byte_fallback,
-        character_coverage=settings.character_coverage or coverage_of(texts),
+        character_coverage=settings.character_coverage or default_coverage(texts),
         normalization_rule_name="identity",
         max_sentencepiece_length=LONGEST_PIECE,
         seed_sentencepiece_size=max(CANDIDATES * size, 10_000),

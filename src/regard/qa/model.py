@@ -27,7 +27,7 @@ from regard.checkpoint.weights import (
     write_json,
     write_weights,
 )
-from regard.config import ModelSettings, Settings, settings
+from regard.config import ModelSettings, Settings, parse_settings
 from regard.data.tokenizer import Tokenizer
 from regard.model import Transformer
 from regard.model.layers import Embedding
@@ -155,7 +155,7 @@ def load_reader(folder: Path) -> QuestionReader:
         raise ValueError(f"{folder / CONFIG}: this must be a {KIND}, got another model: regard qa train makes one")
     tokenizer = Tokenizer.load(folder)
     try:
-        made = settings(ReaderSettings, config["settings"])
+        made = parse_settings(ReaderSettings, config["settings"])
         with Undrawn():
             model = build_reader(made, tokenizer.vocab_size("src"))
     except (ValueError, KeyError) as error:

@@ -12,7 +12,7 @@ from torch import Tensor
 from regard.batch import make_source
 from regard.checkpoint import load_model
 from regard.checkpoint.weights import fill, unique_tensors
-from regard.config import ModelSettings, TextSettings, merged, override, settings
+from regard.config import ModelSettings, TextSettings, merge, parse_override, parse_settings
 from regard.data.tokenizer import Tokenizer
 from regard.data.vocabulary import train_tokenizer
 from regard.model import Transformer
@@ -73,8 +73,10 @@ def reading_settings(start: str, quick: bool, said: Sequence[str]) -> ReadingSet
     """Resolves settings: what goes with the start, the quick ones over them, then what the user says."""
     from_scratch = start in {"scratch", "pretrained"}
     own = QUICK if from_scratch else {name: QUICK[name] for name in ("windows", "train", "judged")}
-    table = merged(SCRATCH if from_scratch else TAKEN_OVER, own if quick else {}, *(override(text) for text in said))
-    made = settings(ReadingSettings, table)
+    table = merge(
+        SCRATCH if from_scratch else TAKEN_OVER, own if quick else {}, *(parse_override(text) for text in said)
+    )
+    made = parse_settings(ReadingSettings, table)
     check_windows(made.windows)
     return made
 

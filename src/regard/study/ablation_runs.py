@@ -18,8 +18,8 @@ import torch
 
 from regard.atomic import atomic_file, atomic_folder
 from regard.checkpoint import load_model, read_json, settings_table, write_json
-from regard.config import Settings, merged, override, settings, unknown
-from regard.data.prepare import MARK, fingerprint, prepare
+from regard.config import Settings, merge, parse_override, parse_settings, unknown
+from regard.data.prepare import FINGERPRINT, fingerprint, prepare
 from regard.study.parallel import to_file
 from regard.study.stats import plain, signature
 from regard.train.loop import RunStoppedError
@@ -80,7 +80,7 @@ def make_plan(file: Mapping[str, Any], beside: Path, corpora: Path | None) -> Pl
         if key not in KEYS:
             raise ValueError(unknown(key, KEYS, "key"))
     base = placed(dict(file.get("base", {})), beside, corpora)
-    first = Variant(BASELINE, "", (), settings(Settings, base))
+    first = Variant(BASELINE, "", (), parse_settings(Settings, base))
     check_base(first.settings)
     others = [placed(dict(given), beside, corpora) for given in file.get("variant", [])]
     variants = [first, *(make_variant(given, base, first.settings) for given in others)]
@@ -113,7 +113,7 @@ def make_variant(given: Mapping[str, Any], base: Mapping[str, Any], first: Setti
             if key not in {"name", "part", "set", *TABLES}:
                 raise ValueError(unknown(key, ["name", "part", "set", *TABLES], "key"))
         tables = {key: value for key, value in given.items() if key in TABLES}
-        made = settings(Settings, merged(base, tables, *(override(text) for text in given.get("set", []))))
+        made = parse_settings(Settings, merge(base, tables, *(parse_override(text) for text in given.get("set", []))))
         changes = differences(first, made)
         check_changes(changes)
     except ValueError as error:
@@ -311,8 +311,8 @@ def link_text(job: Job, base: Settings) -> None:
         return
     with atomic_folder(target) as draft:
         shutil.copytree(job.prepared / "data", draft, copy_function=_link, dirs_exist_ok=True)
-        (draft / MARK).unlink()
-        (draft / MARK).write_text(fingerprint(made.data, made.text, made.train.seed, None), encoding="utf-8")
+        (draft / FINGERPRINT).unlink()
+        (draft / FINGERPRINT).write_text(fingerprint(made.data, made.text, made.train.seed, None), encoding="utf-8")
 
 
 def _about(job: Job) -> dict[str, Any]:

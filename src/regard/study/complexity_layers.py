@@ -15,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from regard.attention import Attention, ScaledDot
 from regard.batch import Batch, BatchShape, pack
 from regard.build import build_heads, build_model
-from regard.config import HeadsSettings, Settings, TrainSettings, preset, settings
+from regard.config import HeadsSettings, Settings, TrainSettings, parse_settings, preset
 from regard.model import Seq2Seq
 from regard.padding import BOS, EOS
 from regard.study.timing import Timing, take_turns
@@ -324,7 +324,7 @@ def make_taker(way: str, size: str, device: torch.device, seed: int) -> Step:
 
 
 def _made(size: str, family: str) -> Settings:
-    return settings(Settings, preset(size, family))
+    return parse_settings(Settings, preset(size, family))
 
 
 def _learning(train: TrainSettings, device: torch.device) -> TrainSettings:

@@ -15,7 +15,7 @@ from torch import Tensor
 import regard
 from regard.atomic import atomic_file
 from regard.checkpoint import write_tensors
-from regard.config import DecodeSettings, choose, settings
+from regard.config import DecodeSettings, choose, parse_settings
 from regard.trace.attention import GivenLook, Look, ProjectedLook, RecordedLook
 from regard.trace.search_tree import Tree
 from regard.trace.stored import Stored, below
@@ -130,7 +130,7 @@ def _restored(notes: dict[str, Any], tensors: dict[str, Tensor]) -> Trace:
     ]
     return Trace(
         **{name: notes[name] for name in WORDS},
-        settings=settings(DecodeSettings, notes["settings"]),
+        settings=parse_settings(DecodeSettings, notes["settings"]),
         source=tuple(notes["source"]),
         read=tuple(notes["read"]),
         steps=tuple(_step(each) for each in notes["steps"]),

@@ -161,8 +161,8 @@ class Epoch:
 
 def open_epoch(store: IdStore | Windows, seed: int, epoch: int) -> Epoch:
     """Draws what an epoch consists of; the same for the same seed and number."""
-    pairs = store.epoch(seed, epoch)
-    variants = store.draw(seed, epoch, pairs)
+    pairs = store.epoch_pairs(seed, epoch)
+    variants = store.draw_variants(seed, epoch, pairs)
     return Epoch(store, pairs, variants, store.lengths(pairs, variants))
 
 

@@ -10,7 +10,7 @@ from torch import nn
 from regard.build import build_model
 from regard.checkpoint import Checkpoint
 from regard.config import Settings, TrainSettings, choose
-from regard.data.prepare import Prepared
+from regard.data.prepare import Dataset
 from regard.model import Seq2Seq
 from regard.train.distributed import Team, wrap
 from regard.train.initialise import SKIP_GRAM, start_from_model, start_from_vectors
@@ -32,7 +32,7 @@ class Run:
 
     folder: Path
     settings: Settings
-    prepared: Prepared
+    prepared: Dataset
     model: Seq2Seq
     learner: nn.Module  # the model, or the model wrapped so that several processes learn together
     optimiser: torch.optim.Optimizer
@@ -119,7 +119,7 @@ def check_numbers(train: TrainSettings) -> None:
 
 
 def open_run(
-    folder: Path, settings: Settings, prepared: Prepared, team: Team, device: torch.device, watch: Watch
+    folder: Path, settings: Settings, prepared: Dataset, team: Team, device: torch.device, watch: Watch
 ) -> Run:
     """Builds the model from the seed, or from the newest checkpoint if the run has one."""
     torch.manual_seed(settings.train.seed)

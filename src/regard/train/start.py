@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from regard.checkpoint import CONFIG, settings_table
-from regard.config import Settings, merged, override, preset, settings
-from regard.data.formats import read_pairs, read_running
+from regard.config import Settings, merge, parse_override, parse_settings, preset
+from regard.data.formats import read_blocks, read_pairs
 from regard.data.normalise import guess_language
 from regard.train.distributed import place_in_team
 from regard.train.initialise import check_inherited, inherited
@@ -51,7 +51,7 @@ def start_run(folder: Path, sources: Sources, said: Said, resume: bool, overwrit
         raise ValueError("--resume and --overwrite exclude each other: go on with the run, or replace it")
     if resume:
         return _changed(folder, sources, said)
-    made = settings(Settings, _tables(sources, said))
+    made = parse_settings(Settings, _tables(sources, said))
     check_inherited(made, said.init)
     resolve(made, choose_device(made.train.device))  # a mistake is found before anything is put aside
     if team.leads and not (team.restarts and _began(folder, made)):
@@ -63,7 +63,7 @@ def _changed(folder: Path, sources: Sources, said: Said) -> Settings:
     """Gives a run's settings with what a user says otherwise now; its text, pieces and model stay."""
     saved = settings_of(folder)
     tables = settings_table(saved)
-    made = settings(Settings, merged(tables, *_layers(said, sources, tables)))
+    made = parse_settings(Settings, merge(tables, *_layers(said, sources, tables)))
     for table in ("data", "text", "model", "train"):
         kept = ("init",) if table == "train" else asdict(getattr(saved, table))
         for name in kept:
@@ -104,10 +104,10 @@ def _data(sources: Sources) -> dict[str, list[str]]:
 def _tables(sources: Sources, said: Said) -> dict[str, Any]:
     """Lays over each other: preset or the model to begin with, file, command line."""
     under = _under(said)
-    tables = merged(under, *_layers(said, sources, under))
+    tables = merge(under, *_layers(said, sources, under))
     if not tables["data"].get("train"):
         raise ValueError("there is no text to learn from: name it with --data")
-    return merged(tables, {"data": _languages(sources, tables["data"])})
+    return merge(tables, {"data": _languages(sources, tables["data"])})
 
 
 def _under(said: Said) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def _layers(said: Said, sources: Sources, under: Mapping[str, Any]) -> list[dict
     """Gives the tables of the file and of the command line."""
     file = {} if said.config is None else placed(_read(said.config, under), said.config.parent, said.corpora)
     init = {} if said.init is None else {"train": {"init": said.init}}
-    return [file, init, {"data": _data(sources)}, *(override(text) for text in said.sets)]
+    return [file, init, {"data": _data(sources)}, *(parse_override(text) for text in said.sets)]
 
 
 def placed(file: dict[str, Any], beside: Path, corpora: Path | None) -> dict[str, Any]:
@@ -166,7 +166,7 @@ def _spoken(sources: list[str]) -> str:
     """Gives the language of a text, as far as its script tells."""
     if "-" in sources:
         return "text"
-    first = next(read_running(sources[0]), "")[:5000].splitlines()
+    first = next(read_blocks(sources[0]), "")[:5000].splitlines()
     return guess_language(first) or "text"
 
 
@@ -174,7 +174,7 @@ def _read(path: Path, under: Mapping[str, Any]) -> dict[str, Any]:
     """Reads a file of settings that will lie over others; what is wrong in it is said with its name."""
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
-        settings(Settings, merged(under, table))
+        parse_settings(Settings, merge(under, table))
         return table
     except (ValueError, OSError) as error:
         raise ValueError(f"{path}: {error}") from error

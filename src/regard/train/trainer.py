@@ -24,7 +24,7 @@ from regard.checkpoint import (
     write_json,
 )
 from regard.config import Settings
-from regard.data.dataset import Prepared
+from regard.data.dataset import Dataset
 from regard.data.prepare import prepare
 from regard.pipeline.translator import Translator
 from regard.score import Scores, score
@@ -112,7 +112,7 @@ def settings_of(folder: Path) -> Settings:
     return read_settings(folder / CONFIG)
 
 
-def _prepare(made: Settings, folder: Path, team: Team, watch: Watch) -> Prepared:
+def _prepare(made: Settings, folder: Path, team: Team, watch: Watch) -> Dataset:
     """Lets the leader prepare while the others wait, and then read what it made."""
     if not team.leads:
         wait(team)

@@ -33,16 +33,17 @@ from peers.work import (
 from rich.console import Console
 from rich.table import Table
 
-import regard
 from regard.build import build_model
 from regard.config import DecodeSettings, ModelSettings
 from regard.data.files import read_lines
-from regard.engine import cuda as slots
-from regard.engine import swift
-from regard.engine.cuda import SlottedTransformer
-from regard.engine.slots import OFTEN, search_all
+from regard.engine import select_engine
+from regard.engine import slot_decoder as slots
+from regard.engine.cuda import CudaEngine
+from regard.engine.plain import PlainEngine
+from regard.engine.slots import CAPTURE_AFTER
 from regard.model import Transformer
 from regard.padding import EOS
+from regard.pipeline import load_translator
 from regard.study.stats import signature
 from regard.study.timing import Timing
 
@@ -53,18 +54,18 @@ Call = Callable[[], list[list[int]]]
 
 def our_call(model: Transformer, task: Task, beam: int, few: int = slots.FEW) -> Call:
     """Makes the call that decodes with ours, which never says EOS here; up to `few` rows by our own products."""
-    slotted = swift(model)
-    assert isinstance(slotted, SlottedTransformer), "a base Transformer is one of those that are packed"
-    slotted.least = EOS + 1
+    engine = select_engine(model)
+    assert isinstance(engine, CudaEngine), "a base Transformer is one of those that are packed"
+    engine.slot_decoder.min_token = EOS + 1
     B = len(task.sources)
     settings = DecodeSettings(beam=beam, max_ratio=0.0, max_extra=task.n_tokens, batch_tokens=B * 32)
 
     def call() -> list[list[int]]:
-        found = dict(search_all(slotted, task.sources, settings))
+        found = dict(engine.search(task.sources, settings))
         return [found[i][0].ids for i in range(B)]
 
     before, slots.FEW = slots.FEW, few
-    for _ in range(OFTEN + 2):
+    for _ in range(CAPTURE_AFTER + 2):
         call()  # captures the step as it is to be, and in the end the reading
     slots.FEW = before
     return call
@@ -155,9 +156,9 @@ def file_rows(console: Console, given: argparse.Namespace) -> list[dict[str, Any
         table.add_column(column, justify="right")
     for precision in ("float32", "bfloat16"):
         for way in ("batches", "slots"):
-            translator = regard.load(given.model, precision, "cuda")
+            translator = load_translator(given.model, precision, "cuda")
             if way == "batches":
-                translator.model = translator.model.plain()
+                translator.engine = PlainEngine(translator.model)
             taken = [_seconds(partial(translator.translate, sources, settings)) for _ in range(3)]
             said = [each.text for each in translator.translate(sources, settings)]
             wanted = wanted or said

@@ -32,7 +32,7 @@ from torch import Tensor, nn
 
 from regard.build import build_heads
 from regard.config import HeadsSettings, PartSettings
-from regard.engine.slots import captured
+from regard.engine.slots import capture
 from regard.mask import Mask, causal
 from regard.model import MultiHeadAttention
 from regard.model.multihead import merge_heads, split_heads
@@ -156,7 +156,7 @@ def make_step(task: Task, device: torch.device) -> Step:
 
 def queued(step: Step, seconds: float) -> Timing:
     """Times replays on a GPU, several between two events, so that the device never waits for one to be measured."""
-    graph, _ = captured(step)
+    graph, _ = capture(step)
     first = _events(graph.replay, 2) / 2
     n = max(1, min(200, int(seconds / 5 / first)))
     taken = [_events(graph.replay, n) / n for _ in range(5)]

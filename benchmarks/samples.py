@@ -7,8 +7,8 @@ import argparse
 from itertools import islice
 from pathlib import Path
 
-import regard
 from regard.data.formats import read_pairs
+from regard.pipeline import load_translator
 
 DEMO = ("介绍一下西安", "Introduce Xi'an")
 COMMAND = "python benchmarks/samples.py --corpus CORPORA/zh-en-tatoeba --out docs/samples.md"
@@ -16,7 +16,7 @@ COMMAND = "python benchmarks/samples.py --corpus CORPORA/zh-en-tatoeba --out doc
 
 def table(name: str, pairs: list[tuple[str, str]]) -> str:
     """Translates one way, and sets source, translation and reference side by side."""
-    found = regard.load(name).translate([src for src, _ in pairs])
+    found = load_translator(name).translate([src for src, _ in pairs])
     rows = (f"| {src} | {one.text} | {tgt} |" for (src, tgt), one in zip(pairs, found, strict=True))
     return "\n".join([f"## {name}", "", "| source | translation | reference |", "|---|---|---|", *rows, ""])
 

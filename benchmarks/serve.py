@@ -29,8 +29,8 @@ from measure import keep
 from rich.console import Console
 from rich.table import Table
 
-import regard
 from regard.data.files import read_lines
+from regard.pipeline import load_translator
 from regard.serve.server import ServeSettings
 from regard.study.stats import signature
 
@@ -72,13 +72,14 @@ class Load:
 
 def run_server(settings: ServeSettings, device: str, waits: bool, told: Any) -> None:
     """Serves in a process of its own, and tells where."""
-    from regard.serve import batching as desk
+    from regard.engine import BatchScheduler
+    from regard.engine.cuda import CudaEngine
     from regard.serve.app import make_app
     from regard.serve.models import Shelf
     from regard.serve.server import address, open_port, serve
 
     if waits:
-        desk.SlottedTransformer = ()  # the desk knows no model with slots, and lets texts wait for a batch's end
+        CudaEngine.scheduler = BatchScheduler  # pyright: ignore[reportAttributeAccessIssue]  # texts wait for a batch's end instead of a slot
     door = open_port("127.0.0.1", 0)
     serve(make_app(Shelf([MODEL], device=device), settings), door, settings, lambda: told.put(address(door)))
 
@@ -119,7 +120,7 @@ class Test:
 def expected(test: Test, beam: int) -> tuple[dict[str, str], float]:
     """Translates all texts without a server, and gives how many it does in a second."""
     torch.set_num_threads(1)
-    translator = regard.load(MODEL, device=test.device)
+    translator = load_translator(MODEL, device=test.device)
     chosen = replace(translator.settings, beam=beam, method="greedy" if beam == 1 else "beam")
     for _ in range(2):
         translator.translate(test.texts[: test.warm], chosen)

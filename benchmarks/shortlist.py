@@ -18,8 +18,8 @@ from measure import interleave, keep
 from rich.console import Console
 from rich.table import Table
 
-import regard
 from regard.data.formats import read_pairs
+from regard.pipeline import load_translator
 from regard.study.stats import signature
 
 BATCHES = {"one by one": 1, "in batches of 1,024 pieces": 1024, "of 4,096": 4096}
@@ -40,8 +40,8 @@ def main() -> None:
     for head in ("way", "all words, s", "shortlist, s", "× faster", "the same", "BLEU", "with shortlist"):
         table.add_column(head, justify="right")
     for precision in ("float32", "int8"):
-        plain = regard.load(given.model, precision)
-        short = regard.load(given.model, precision, shortlist=given.shortlist)
+        plain = load_translator(given.model, precision)
+        short = load_translator(given.model, precision, shortlist=given.shortlist)
         pairs = list(islice(read_pairs([given.data], plain.src_lang, plain.tgt_lang), given.lines))
         texts, wanted = [pair.src for pair in pairs], [pair.tgt for pair in pairs]
         for beam in (1, 5):

@@ -24,6 +24,7 @@ import regard
 from regard.build import build_model
 from regard.config import ModelSettings, parse_settings, preset
 from regard.padding import EOS
+from regard.pipeline import load_translator
 from regard.study.stats import signature
 from regard.study.timing import Timing, peak_bytes
 from regard.trace import Trace
@@ -96,13 +97,13 @@ def _rounding(trace: Trace) -> float:
 
 def time_runs(model: str, seconds: float) -> tuple[dict[str, Timing], dict[str, Any]]:
     """Times a bundled model with and without a trace, on one sentence."""
-    translator = regard.load(model)
-    untraced, traced = translator.translate(SENTENCE), translator.translate(SENTENCE, trace=True)
+    translator = load_translator(model)
+    untraced, traced = translator.translate(SENTENCE), regard.trace_texts(translator, [SENTENCE])
     assert [one.translation for one in traced] == untraced, "what is traced is what runs"
     about = {"model": model, "sentence": SENTENCE, "error_in_float16": _rounding(traced[0].trace)}
     calls: dict[str, Callable[[], Any]] = {
         "untraced": partial(translator.translate, SENTENCE),
-        "traced": partial(translator.translate, SENTENCE, trace=True),
+        "traced": partial(regard.trace_texts, translator, [SENTENCE]),
     }
     return interleave(calls, "cpu", seconds), about
 

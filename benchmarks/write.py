@@ -23,7 +23,7 @@ from regard.build import build_model
 from regard.config import DecodeSettings, ModelSettings, PartSettings
 from regard.model import DecoderOnly
 from regard.padding import BOS, EOS
-from regard.pipeline.generator import generate
+from regard.pipeline.generator import generate_tokens
 from regard.study.stats import signature
 from regard.study.timing import Timing
 
@@ -45,7 +45,7 @@ def make(shape: str, device: str) -> DecoderOnly:
 def with_cache(model: DecoderOnly, n: int) -> list[int]:
     """Writes n tokens as `regard generate` does; EOS is never said."""
     settings = DecodeSettings(method="greedy", max_extra=n)
-    return [token for token, _ in generate(model, [], settings, None)]
+    return [token for token, _ in generate_tokens(model, [], settings, None)]
 
 
 @torch.inference_mode()

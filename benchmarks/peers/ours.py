@@ -4,20 +4,16 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from regard.batch import Batch, Source, make_source
+from regard.batch import Batch, Source
 from regard.config import DecodeSettings
-from regard.engine import swift
-from regard.engine.cpu import NativeTransformer
-from regard.engine.cpu import search as native_search
+from regard.engine import Engine, select_engine
+from regard.engine.plain import PlainEngine
 from regard.model import Seq2Seq, State, Transformer
-from regard.model.seq2seq import Choices
 from regard.native import UnavailableError, open_library
 from regard.padding import EOS
-from regard.search import SEARCH
 
 from .work import Task
 
@@ -25,7 +21,7 @@ Decode = Callable[[list[Task]], list[Any]]
 
 
 class Endless(Seq2Seq):
-    """Our model, which never says EOS."""
+    """Our model, which never writes EOS."""
 
     def __init__(self, inner: Seq2Seq):
         super().__init__()
@@ -42,30 +38,24 @@ class Endless(Seq2Seq):
         logits[:, EOS] = -torch.inf
         return logits, state
 
-    def choices(self, tokens: Tensor, state: State, must: Tensor | None, k: int) -> tuple[Choices, State]:
-        best, state = self.inner.choices(tokens, state, must, k + 1)
-        gains, said = best.gains.numpy(), best.tokens.numpy()
-        if (said == EOS).any():
-            order = (said == EOS).argsort(axis=1, kind="stable")
-            gains, said = np.take_along_axis(gains, order, 1), np.take_along_axis(said, order, 1)
-        return Choices(torch.from_numpy(gains[:, :k]), torch.from_numpy(said[:, :k])), state
+
+def endless(engine: Any) -> Engine:
+    """Return an engine that never writes EOS."""
+    if isinstance(engine, PlainEngine):
+        return PlainEngine(Endless(engine.model))
+    engine.decoder.min_token = EOS + 1
+    return engine
 
 
-def decode_regard(model: Seq2Seq, beam: int) -> Decode:
-    """Makes the call that decodes batches with one of our models, compiled ones without Python."""
-    endless, method = Endless(model).eval(), "greedy" if beam == 1 else "beam"
-    if isinstance(model, NativeTransformer):
-        model.least = EOS + 1
+def decode_regard(engine: Engine, beam: int) -> Decode:
+    """Return the call that decodes batches with one of our engines."""
+    engine, method = endless(engine), "greedy" if beam == 1 else "beam"
 
     def call(tasks: list[Task]) -> list[list[list[int]]]:
         written = []
         for task in tasks:
             settings = DecodeSettings(method=method, beam=beam, max_ratio=0.0, max_extra=task.n_tokens)
-            src = make_source(task.sources)
-            if isinstance(model, NativeTransformer):
-                found = native_search(model, src, settings)
-            else:
-                found = SEARCH[method](endless, src, settings, None)
+            found = engine.search_batch(task.sources, settings)
             written.append([hypotheses[0].ids for hypotheses in found])
         return written
 
@@ -99,11 +89,11 @@ def our_systems(model: Transformer, beam: int, threads: int) -> dict[str, Decode
     """
     systems = {}
     for precision in ("float32", "int8"):
-        packed = decode_regard(swift(model, precision), beam)
+        packed = decode_regard(select_engine(model, precision), beam)
         systems[f"regard {precision}"] = with_threads(packed, threads)
         if threads > 1:
             systems[f"regard {precision}, {threads} workers"] = in_threads(packed, threads)
-    return {**systems, "regard float32, not packed": with_threads(decode_regard(model, beam), threads)}
+    return {**systems, "regard float32, not packed": with_threads(decode_regard(PlainEngine(model), beam), threads)}
 
 
 def engine() -> str:

@@ -17,8 +17,8 @@ _HOMES = {
     "Trace": "regard.trace",
     "Traced": "regard.trace",
     "Translator": "regard.pipeline.translator",
-    "Writer": "regard.pipeline.generator",
-    "align": "regard.align",
+    "Generator": "regard.pipeline.generator",
+    "align": None,
     "build_heads": "regard.build",
     "build_model": "regard.build",
     "head_view": "regard.notebook",
@@ -31,13 +31,13 @@ _HOMES = {
     "show_heatmaps": "regard.notebook",
     "show_trace": "regard.notebook",
     "trace": None,
-    "traced": "regard.trace",
-    "traced_text": "regard.trace.run",
+    "trace_texts": "regard.trace",
 }
 
 __all__ = [
     "ATTENTION",
     "POSITION",
+    "Generator",
     "HeadsSettings",
     "Mask",
     "MultiHeadAttention",
@@ -46,7 +46,6 @@ __all__ = [
     "Trace",
     "Traced",
     "Translator",
-    "Writer",
     "align",
     "build_heads",
     "build_model",
@@ -60,13 +59,11 @@ __all__ = [
     "show_heatmaps",
     "show_trace",
     "trace",
-    "traced",
-    "traced_text",
+    "trace_texts",
 ]
 
 if TYPE_CHECKING:
-    from regard import mask, trace
-    from regard.align import align
+    from regard import align, mask, trace
     from regard.attention import ATTENTION
     from regard.build import build_heads, build_model
     from regard.config import HeadsSettings, PartSettings, Settings
@@ -74,13 +71,12 @@ if TYPE_CHECKING:
     from regard.model import MultiHeadAttention
     from regard.notebook import head_view, model_view, show_heatmaps, show_trace
     from regard.pipeline import load
-    from regard.pipeline.generator import Writer
+    from regard.pipeline.generator import Generator
     from regard.pipeline.translator import Translator
     from regard.position import POSITION
     from regard.serve.serialize import save_html
-    from regard.trace import Trace, Traced, load_trace, traced
+    from regard.trace import Trace, Traced, load_trace, trace_texts
     from regard.trace.head_report import report_heads
-    from regard.trace.run import traced_text
 
 
 def __getattr__(name: str) -> Any:

@@ -1,11 +1,12 @@
 """BLEU and chrF with signatures."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
+
+from regard.data.normalise import language_code
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ def score(outputs: Sequence[str], references: Sequence[str], tgt_lang: str, lowe
 
 def words(tgt_lang: str) -> str:
     """Names sacreBLEU's way to find words in a language: characters where it is written without spaces."""
-    code = re.split("[-_]", tgt_lang.lower())[0]
+    code = language_code(tgt_lang)
     if code.startswith(("zh", "cmn", "yue")):
         return "zh"
     return "char" if code in {"ja", "jpn"} else "13a"

@@ -13,7 +13,9 @@ from safetensors.torch import load_file, save_file
 
 import regard.checkpoint.weights
 from regard.build import build_model
-from regard.checkpoint import describe, load_model, model_folder, read_json, save_model, settings_table, unique_tensors
+from regard.checkpoint import describe, model_folder, read_json, settings_table
+from regard.checkpoint.folder import load_model, save_model
+from regard.checkpoint.weights import unique_tensors
 from regard.config import ModelSettings, PartSettings, Settings, parse_settings
 from tests.parts import exactly
 from tests.train.tiny import trained_once
@@ -106,7 +108,7 @@ def test_a_truncated_or_foreign_file_is_named(model, name, what):
 
 def test_scores_may_be_missing_but_not_broken(model):
     (model / "scores.json").write_text('{"bleu": ')
-    with pytest.raises(ValueError, match=r"scores.json: this is no complete JSON file"):
+    with pytest.raises(ValueError, match=r"scores.json: this is not a complete JSON file"):
         describe(model)
     (model / "scores.json").unlink()
     assert describe(model)["scores"] == {}

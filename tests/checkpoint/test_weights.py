@@ -8,8 +8,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from regard.checkpoint import Form, copy_model, describe, load_model, model_folder, unique_tensors
-from regard.checkpoint.weights import read_weights, write_weights
+from regard.checkpoint import describe, model_folder
+from regard.checkpoint.folder import copy_model, load_model
+from regard.checkpoint.weights import Form, read_weights, unique_tensors, write_weights
 from tests.parts import exactly
 from tests.train.tiny import trained_once
 
@@ -128,7 +129,7 @@ def test_a_missing_shard_is_named(sharded):
 def test_a_truncated_shard_is_named(sharded):
     path = shards(sharded)[1]
     path.write_bytes(path.read_bytes()[:-7])
-    with pytest.raises(ValueError, match=f"{path}: this is no complete safetensors file"):
+    with pytest.raises(ValueError, match=f"{path}: this is not a complete safetensors file"):
         load_model(sharded)
 
 

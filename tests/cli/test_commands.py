@@ -205,7 +205,7 @@ def test_translating_says_what_is_wrong(run, trained, tmp_path):
     assert "unknown setting 'beem'" in run("translate", "-m", trained, "--set", "beem=1", "a", code=2).err
     damaged = shutil.copytree(trained / "model", tmp_path / "model")
     (damaged / "model.safetensors").write_bytes(b"PK\x03\x04")
-    assert f"{damaged}/model.safetensors: this is no complete" in run("info", damaged, code=2).err
+    assert f"{damaged}/model.safetensors: this is not a complete" in run("info", damaged, code=2).err
 
 
 def test_scores_have_signatures(run, trained, tmp_path):

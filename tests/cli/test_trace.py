@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import regard
-from regard.checkpoint import Checkpoint, save_model
+from regard.checkpoint.folder import Checkpoint, save_model
 from regard.cli import main
 from regard.config import DataSettings, DecodeSettings, ModelSettings, Settings
 from regard.plot.terminal import looked_at_table, numbers_table, print_tables

@@ -1,20 +1,19 @@
-"""The packed decoder: equal to the Transformer it was made of, step by step, and honest about what it cannot pack.
+"""Which engine a model gets, what all of them promise, and what is refused."""
 
-In float64, and where it is told to, it is PyTorch's; `test_native.py` is about the compiled one.
-"""
-
+import numpy as np
 import pytest
 import torch
 from torch.testing import assert_close
 
-from regard.batch import make_batch, make_source
+from regard.batch import make_batch
 from regard.build import build_model
 from regard.config import DecodeSettings, ModelSettings, PartSettings
-from regard.engine import swift
+from regard.engine import BatchScheduler, select_engine
+from regard.engine.native import NativeEngine
+from regard.engine.plain import PlainDecoder, PlainEngine
 from regard.model import Recurrent
-from regard.model.lean import GROWTH, LeanTransformer
 from regard.model.norm import LayerNorm, RMSNorm
-from regard.padding import BOS
+from regard.padding import BOS, EOS
 from regard.position import Rotary
 from regard.search import SEARCH
 
@@ -29,56 +28,75 @@ def made(**settings):
     ).eval()
 
 
-def run(model, tokens, n_hypotheses=1):
-    """Gives the logits of each step for the same tokens in every hypothesis."""
-    state, out = model.start(make_source(SRC), n_hypotheses), []
-    for token in tokens:
-        logits, state = model.step(torch.full((len(SRC) * n_hypotheses,), token), state)
-        out.append(logits)
-    return torch.stack(out), state
+def run(decoder):
+    """Return the log-probabilities of three steps for the same tokens in every hypothesis."""
+    state, out = decoder.start(SRC, 1), []
+    for token in (BOS, 4, 5):
+        log_probs, state = decoder.log_probs(np.full(len(SRC), token), state, None)
+        out.append(log_probs[:, EOS:])
+    return np.stack(out)
 
 
-@pytest.mark.parametrize("position", ["sinusoidal", "learned", "none", "index", "half_wave", "rotary"])
-@pytest.mark.parametrize("place", ["before", "after"])
-@pytest.mark.parametrize("norm", ["layer", "rms"])
-def test_every_step_equals_the_transformer(norm, place, position):
-    model = made(norm=norm, norm_place=place, position=PartSettings(position)).double()
-    packed = swift(model)
-    assert isinstance(packed, LeanTransformer)
-    tokens = [BOS, *(4 + i % 19 for i in range(GROWTH + 3))]  # past the first room for written tokens
-    assert_close(run(packed, tokens)[0], run(model, tokens)[0])
+def is_plain(model):
+    """Tell whether a model stays as it is."""
+    engine = select_engine(model)
+    return type(engine) is PlainEngine and engine.model is model
 
 
-def test_places_past_the_known_codes_are_coded_too(monkeypatch):
-    monkeypatch.setattr("regard.position.contract.KNOWN_PLACES", 3)
-    model = made().double()
-    assert_close(run(swift(model), [BOS, 4, 5, 6, 7, 8])[0], run(model, [BOS, 4, 5, 6, 7, 8])[0])
+@pytest.mark.parametrize("method", ["greedy", "beam", "sample"])
+@pytest.mark.parametrize("prefixes", [None, [[5], [], [6, 7]]])
+def test_a_search_in_batches_finds_what_each_sentence_finds_alone(method, prefixes):
+    model, settings = made(tie="none").double(), DecodeSettings(method=method, beam=3, batch_tokens=7, max_extra=4)
+    engine = select_engine(model)
+    assert type(engine) is PlainEngine  # of float64 there is no other
+    found = dict(engine.search(SRC, settings, prefixes))
+    for i, source in enumerate(SRC):
+        prefix = None if prefixes is None else [prefixes[i]]
+        (alone,) = SEARCH[method](PlainDecoder(model), [source], settings, prefix)
+        assert [h.ids for h in found[i]] == [h.ids for h in alone]
 
 
-def test_hypotheses_can_be_reordered_and_sentences_dropped():
-    model = made().double()
-    rows, kept = torch.tensor([1, 0, 3, 3, 4, 5]), torch.tensor([0, 2])
-    results = []
-    for one in (model, swift(model)):
-        state = one.start(make_source(SRC), 2)
-        _, state = one.step(torch.tensor([4, 5, 6, 7, 8, 9]), state)
-        _, state = one.step(torch.tensor([9, 8, 7, 6, 5, 4]), state.reorder(rows))
-        logits, _ = one.step(torch.tensor([10, 11, 12, 13]), state.keep(kept))
-        results.append(logits)
-    assert_close(*results)
+def test_a_model_on_an_engine_is_in_evaluation_mode_and_stays_there():
+    for model in (made(dropout=0.5), made(dropout=0.5).double()):
+        engine = select_engine(model.train())
+        for _ in engine.search(SRC, DecodeSettings()):
+            assert not any(module.training for module in engine.model.modules())
+        assert not any(module.training for module in engine.model.modules())
 
 
-@pytest.mark.parametrize("method", ["greedy", "beam"])
-def test_searches_find_the_same(method):
-    model, settings = made().double(), DecodeSettings(method=method, beam=3)
-    found = [SEARCH[method](one, make_source(SRC), settings, None) for one in (model, swift(model))]
-    assert [[h.ids for h in sentence] for sentence in found[0]] == [[h.ids for h in sentence] for sentence in found[1]]
+def test_a_scheduler_finds_what_the_search_finds_whatever_comes_and_goes():
+    engine = select_engine(made(tie="none"))
+    beam, greedy = DecodeSettings(beam=3, max_extra=5, batch_tokens=8), DecodeSettings(method="greedy", max_extra=5)
+    scheduler = engine.scheduler()
+    assert type(scheduler) is BatchScheduler and scheduler.step() == []
+    numbers = [scheduler.add(source, settings) for settings in (beam, greedy) for source in SRC]
+    scheduler.cancel(numbers[1])
+    assert len(scheduler) == 5
+    done = {}
+    while len(scheduler):
+        done |= dict(scheduler.step())
+    expected = [found for settings in (beam, greedy) for _, found in sorted(engine.search(SRC, settings))]
+    assert done.keys() == set(numbers) - {numbers[1]}
+    for number, found in done.items():
+        assert [h.ids for h in found] == [h.ids for h in expected[numbers.index(number)]]
+
+
+def test_a_scheduler_refuses_settings_at_once_and_reports_what_fails(monkeypatch):
+    engine = select_engine(made())
+    scheduler = engine.scheduler()
+    with pytest.raises(ValueError, match="n_best must lie between 1 and beam, got 9 and 2"):
+        scheduler.add(SRC[0], DecodeSettings(beam=2, n_best=9))
+    with pytest.raises(ValueError, match="unknown method 'bean'"):
+        scheduler.add(SRC[0], DecodeSettings(method="bean"))
+    number = scheduler.add([V + 5], DecodeSettings())
+    ((other, error),) = scheduler.step()
+    assert other == number and isinstance(error, IndexError) and len(scheduler) == 0
 
 
 @pytest.mark.parametrize("position", ["t5", "alibi", "shaw", "difference"])
 def test_what_cannot_be_packed_stays_as_it_is(position):
     model = made(position=PartSettings(position))
-    assert swift(model) is model
+    assert is_plain(model)
 
 
 def test_layers_of_different_sizes_stay_as_they_are():
@@ -92,14 +110,14 @@ def test_layers_of_different_sizes_stay_as_they_are():
     ):
         model = made()
         change(model.decoder.layers[1])
-        assert swift(model) is model
+        assert is_plain(model)
     model = made(position=PartSettings("rotary"))
     model.encoder.layers[0].attention.position = Rotary(500.0)
-    assert swift(model) is model
+    assert is_plain(model)
     for last, place in ((None, "before"), (LayerNorm(12), "after"), (RMSNorm(12), "before")):
         model = made(norm_place=place)
         model.decoder.last_norm = last
-        assert swift(model) is model
+        assert is_plain(model)
 
 
 def test_parts_that_packing_does_not_know_stay_as_they_are():
@@ -108,7 +126,7 @@ def test_parts_that_packing_does_not_know_stay_as_they_are():
 
     model = made()
     model.decoder.layers[1].after_attention.norm = Another(12)
-    assert swift(model) is model
+    assert is_plain(model)
 
 
 def test_other_attentions_and_families_stay_as_they_are():
@@ -117,13 +135,13 @@ def test_other_attentions_and_families_stay_as_they_are():
         made(norm="batch"),
         made(family="recurrent", position=PartSettings("none")),
     ):
-        assert swift(model) is model
+        assert is_plain(model)
 
 
 def test_packing_leaves_the_model_alone():
     model = made()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    swift(model, "int8")
+    select_engine(model, "int8")
     assert model.state_dict().keys() == before.keys()
     for name, tensor in model.state_dict().items():
         assert_close(tensor, before[name], rtol=0, atol=0)
@@ -142,15 +160,17 @@ def test_packing_leaves_the_model_alone():
 def test_int8_stays_near_for_every_family(settings, switch, monkeypatch):
     monkeypatch.setenv("REGARD_NATIVE", switch)
     model = made(**settings)
-    with torch.no_grad():
-        exact, near = (run(one, [BOS, 4, 5])[0] for one in (model, swift(model, "int8")))
-    assert not exact.equal(near)
-    assert float((exact - near).abs().mean()) < 0.05 * float(exact.std())
+    engine = select_engine(model, "int8")
+    packs = settings in ({}, {"position": PartSettings("rotary")})
+    assert isinstance(engine, NativeEngine) == (packs and switch == "1")
+    exact, near = (run(one) for one in (PlainDecoder(model), engine.decoder))
+    assert not np.array_equal(exact, near)
+    assert np.abs(exact - near).mean() < 0.05 * exact.std()
 
 
 def test_the_recurrent_family_is_quantised_too():
     model = made(family="recurrent", position=PartSettings("none"))
-    small = swift(model, "int8")
+    small = select_engine(model, "int8").model
     assert isinstance(small, Recurrent)
     assert type(small.mix).__name__ == "Int8Linear"
 
@@ -158,7 +178,6 @@ def test_the_recurrent_family_is_quantised_too():
 @pytest.mark.parametrize("double", [True, False])
 def test_the_plain_model_is_still_there(double):
     model = made().double() if double else made()
-    packed, batch = swift(model), make_batch(SRC, SRC)
-    assert packed is not model and model.plain() is model
+    engine, batch = select_engine(model), make_batch(SRC, SRC)
     with torch.no_grad():
-        assert_close(packed.plain()(batch), model(batch))
+        assert_close(engine.model(batch), model(batch))

@@ -6,12 +6,10 @@ Sentences that come while others are written: they begin at once, end when they 
 import pytest
 import torch
 
-from regard.engine import cuda as plain
-from regard.engine import slots as conveyor
-from regard.engine import slots as hall
-from regard.engine import swift
-from regard.engine.cuda import SlottedTransformer
-from regard.engine.slots import CHUNK, LEAST_SOURCE, Conveyor, Hall, room, search_all
+from regard.engine import cuda, select_engine, slots
+from regard.engine import slot_decoder as plain
+from regard.engine.cuda import CudaEngine
+from regard.engine.slots import CHUNK, MIN_SOURCE, SlotPool, round_up
 from regard.padding import EOS
 from tests.search.models import SOURCES, find, make_model, same, settings
 
@@ -30,7 +28,7 @@ SETTINGS = [
 
 def in_slots(model, sources, batch_tokens=4096, **changes):
     """Searches with the model packed into slots."""
-    found = dict(search_all(SlottedTransformer(model), sources, settings(batch_tokens=batch_tokens, **changes)))
+    found = dict(CudaEngine(model).search(sources, settings(batch_tokens=batch_tokens, **changes)))
     assert sorted(found) == list(range(len(sources)))
     return [found[i] for i in range(len(sources))]
 
@@ -45,25 +43,25 @@ def test_finds_what_a_search_by_batches_finds(parts, changes):
         same(in_slots(model, SOURCES, **changes), find(model, SOURCES, **changes))
 
 
-@pytest.mark.parametrize("slots", [1, 2, 4])
-def test_slots_are_filled_anew_as_they_become_free(slots, monkeypatch):
+@pytest.mark.parametrize("n_slots", [1, 2, 4])
+def test_slots_are_filled_anew_as_they_become_free(n_slots, monkeypatch):
     model = make_model(seed=1).requires_grad_(False)
     began = []
-    begin = Conveyor.begin
+    begin = SlotPool.begin
     monkeypatch.setattr(
-        Conveyor, "begin", lambda self, which, ids: (began.append(list(which)), begin(self, which, ids))
+        SlotPool, "begin", lambda self, which, ids: (began.append(list(which)), begin(self, which, ids))
     )
     many = SOURCES * 3
-    same(in_slots(model, many, batch_tokens=slots * conveyor.LEAST_SOURCE, beam=3), find(model, many, beam=3))
-    assert len(began) > 1 and max(map(len, began)) <= slots
+    same(in_slots(model, many, batch_tokens=n_slots * MIN_SOURCE, beam=3), find(model, many, beam=3))
+    assert len(began) > 1 and max(map(len, began)) <= n_slots
     assert sorted(i for some in began for i in some) == list(range(len(many)))
 
 
 def test_long_and_short_sources_have_rooms_of_their_own(monkeypatch):
     sizes = []
-    make = Conveyor.__init__
+    make = SlotPool.__init__
     monkeypatch.setattr(
-        Conveyor,
+        SlotPool,
         "__init__",
         lambda self, model, B, S, T, how: (sizes.append((B, S)), make(self, model, B, S, T, how))[1],
     )
@@ -74,36 +72,36 @@ def test_long_and_short_sources_have_rooms_of_their_own(monkeypatch):
 
 
 def test_a_search_that_was_given_up_leaves_nothing_behind():
-    model = SlottedTransformer(make_model(seed=3).requires_grad_(False))
+    model = CudaEngine(make_model(seed=3).requires_grad_(False))
     how = settings(beam=2, batch_tokens=64)
-    next(search_all(model, SOURCES, how))
-    found = dict(search_all(model, SOURCES, how))
-    same([found[i] for i in range(len(SOURCES))], find(model.plain(), SOURCES, beam=2))
+    next(model.search(SOURCES, how))
+    found = dict(model.search(SOURCES, how))
+    same([found[i] for i in range(len(SOURCES))], find(model.model, SOURCES, beam=2))
 
 
 def test_no_end_before_its_time():
     """A benchmark keeps EOS out: then all are written to their limits."""
-    model = SlottedTransformer(make_model().requires_grad_(False))
-    model.least = EOS + 1
-    found = dict(search_all(model, SOURCES, settings(beam=2, limit=4)))
+    model = CudaEngine(make_model().requires_grad_(False))
+    model.slot_decoder.min_token = EOS + 1
+    found = dict(model.search(SOURCES, settings(beam=2, limit=4)))
     assert all(len(some[0].ids) == 4 and not some[0].finished for some in found.values())
 
 
 def test_wrong_settings_are_refused():
-    model = SlottedTransformer(make_model().requires_grad_(False))
+    model = CudaEngine(make_model().requires_grad_(False))
     with pytest.raises(ValueError, match="n_best must lie between 1 and beam, got 3 and 2"):
-        list(search_all(model, SOURCES, settings(beam=2, n_best=3)))
+        list(model.search(SOURCES, settings(beam=2, n_best=3)))
     with pytest.raises(ValueError, match="greedy search finds one hypothesis, got n_best 2"):
-        list(search_all(model, SOURCES, settings(method="greedy", n_best=2)))
+        list(model.search(SOURCES, settings(method="greedy", n_best=2)))
 
 
 def test_nothing_to_search():
-    assert list(search_all(SlottedTransformer(make_model().requires_grad_(False)), [], settings())) == []
+    assert list(CudaEngine(make_model().requires_grad_(False)).search([], settings())) == []
 
 
 @pytest.mark.parametrize(("n", "expected"), [(1, 8), (8, 8), (9, 16), (16, 16), (17, 32)])
 def test_rooms_are_powers_of_two(n, expected):
-    assert room(n, 8) == expected
+    assert round_up(n, 8) == expected
 
 
 @pytest.mark.gpu
@@ -131,10 +129,10 @@ class TestOnGPU:
     def test_float32_finds_what_the_cpu_finds(self, parts, changes):
         model, sources = self.model(torch.float32, **parts), self.sources(40)
         want = find(model, sources, **changes, limit=20)
-        fast = swift(model.cuda())
-        assert isinstance(fast, SlottedTransformer)
+        fast = select_engine(model.cuda())
+        assert isinstance(fast, CudaEngine)
         for batch_tokens in (512, 4096):
-            found = dict(search_all(fast, sources, settings(**changes, limit=20, batch_tokens=batch_tokens)))
+            found = dict(fast.search(sources, settings(**changes, limit=20, batch_tokens=batch_tokens)))
             equal = [found[i][0].ids == want[i][0].ids for i in range(len(sources))]
             assert sum(equal) >= len(equal) - 1  # a near tie may turn
             for i, alike in enumerate(equal):
@@ -144,18 +142,18 @@ class TestOnGPU:
                     torch.testing.assert_close(*map(torch.tensor, logs), rtol=1e-3, atol=1e-3)
 
     def test_a_sentence_alone_is_read_by_a_graph_of_its_own(self, monkeypatch):
-        monkeypatch.setattr(conveyor, "OFTEN", 1)
+        monkeypatch.setattr(slots, "CAPTURE_AFTER", 1)
         model, sources = self.model(torch.float32), self.sources(4)
         want = find(model, sources, beam=3, limit=20)
-        fast = swift(model.cuda())
+        fast = select_engine(model.cuda())
         for source, expected in zip(sources * 2, want * 2, strict=True):
-            ((_, found),) = search_all(fast, [source], settings(beam=3, limit=20))
+            ((_, found),) = fast.search([source], settings(beam=3, limit=20))
             torch.testing.assert_close(found[0].score, expected[0].score, rtol=1e-4, atol=1e-4)
 
     def test_bfloat16_scores_are_near(self):
         model, sources = self.model(torch.float32), self.sources(20)
         want = find(model, sources, beam=3, limit=20)
-        found = dict(search_all(swift(model.to("cuda", torch.bfloat16)), sources, settings(beam=3, limit=20)))
+        found = dict(select_engine(model.to("cuda", torch.bfloat16)).search(sources, settings(beam=3, limit=20)))
         for i in range(len(sources)):
             torch.testing.assert_close(found[i][0].score, want[i][0].score, rtol=0.05, atol=0.05)
 
@@ -168,17 +166,19 @@ class TestOnGPU:
         own = torch.arange(N, dtype=torch.int32)
         ancestors[torch.arange(B)[:, None], own.long(), ages[:, None].long()] = own
         there = [x.cuda() for x in (qkv, memory, ancestors, ages)]
-        want = plain.look_back(qkv, memory, ancestors, ages, H)
-        torch.testing.assert_close(plain.look_back(*there, H).cpu(), want, rtol=1e-4, atol=1e-5)
+        want = plain.self_attention(qkv, memory, ancestors, ages, H)
+        torch.testing.assert_close(plain.self_attention(*there, H).cpu(), want, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(there[1].cpu(), memory)
         seen, lengths = torch.randn(B, S, 2, D), torch.tensor([0, 1, S], dtype=torch.int32)
         args = (qkv[:, :D].contiguous(), *seen.unbind(2), lengths)
-        want = plain.look_across(*args, H)
-        torch.testing.assert_close(plain.look_across(*[x.cuda() for x in args], H).cpu(), want, rtol=1e-4, atol=1e-5)
+        want = plain.cross_attention(*args, H)
+        torch.testing.assert_close(
+            plain.cross_attention(*[x.cuda() for x in args], H).cpu(), want, rtol=1e-4, atol=1e-5
+        )
         logits = torch.randn(7, 5001) * 3
-        want, got = plain.likeliest_tokens(logits.clone(), 6, EOS), plain.likeliest_tokens(logits.cuda(), 6, EOS)
-        assert torch.equal(got.tokens.cpu(), want.tokens)
-        torch.testing.assert_close(got.gains.cpu(), want.gains, rtol=1e-5, atol=1e-5)
+        want, got = plain.best_tokens(logits.clone(), 6, EOS), plain.best_tokens(logits.cuda(), 6, EOS)
+        assert torch.equal(got[1].cpu(), want[1])
+        torch.testing.assert_close(got[0].cpu(), want[0], rtol=1e-5, atol=1e-5)
 
 
 LONG, SHORT = [4, 5, 6, 4] * 7, [5, 6]
@@ -186,8 +186,8 @@ LONG, SHORT = [4, 5, 6, 4] * 7, [5, 6]
 
 def make_slotted(seed=1, endless=False):
     """Makes a model with slots; an endless one writes each sentence to its limit."""
-    model = SlottedTransformer(make_model(seed=seed).requires_grad_(False))
-    model.least = EOS + 1 if endless else model.least
+    model = CudaEngine(make_model(seed=seed).requires_grad_(False))
+    model.slot_decoder.min_token = EOS + 1 if endless else EOS
     return model
 
 
@@ -197,7 +197,7 @@ def as_long(**changes):
 
 
 def alone(model, ids, how):
-    ((_, found),) = search_all(model, [ids], how)
+    ((_, found),) = model.search([ids], how)
     return found
 
 
@@ -205,7 +205,7 @@ def turns(there, most=100):
     """Takes turns until nothing is left, and gives what was over after each."""
     told = []
     while len(there):
-        told.append(there.turn())
+        told.append(there.step())
         assert len(told) < most, "it does not end"
     return told
 
@@ -216,29 +216,29 @@ def found_in(told):
 
 def test_a_sentence_begins_while_another_is_written_and_ends_before_it():
     model, how = make_slotted(endless=True), as_long()
-    there = Hall(model)
+    there = model.scheduler()
     first = there.add(LONG, how)
-    assert there.turn() == [] and there.n_begun == 1
+    assert there.step() == [] and there.n_running == 1
     second = there.add(SHORT, how)
-    (over,) = there.turn()
-    assert over[0] == second and there.n_begun == 1, "three tokens fit into one turn"
+    (over,) = there.step()
+    assert over[0] == second and there.n_running == 1, "three tokens fit into one turn"
     told = turns(there)
     assert 2 + len(told) == -(-(len(LONG) + 1) // CHUNK), "the first one did not wait for the second"
     same([over[1], found_in(told)[first]], [alone(model, SHORT, how), alone(model, LONG, how)])
 
 
 @pytest.mark.parametrize("changes", [{"method": "greedy"}, {"beam": 3, "n_best": 3}, {"beam": 5, "limit": 9}], ids=str)
-@pytest.mark.parametrize("slots", [1, 2, 64])
-def test_what_is_found_does_not_depend_on_who_comes_when(slots, changes):
-    model, how = make_slotted(), settings(batch_tokens=slots * LEAST_SOURCE, **changes)
+@pytest.mark.parametrize("n_slots", [1, 2, 64])
+def test_what_is_found_does_not_depend_on_who_comes_when(n_slots, changes):
+    model, how = make_slotted(), settings(batch_tokens=n_slots * MIN_SOURCE, **changes)
     many = [*SOURCES, LONG, [5] * 40, *SOURCES]
     want = [alone(model, ids, how) for ids in many]
     for at_once in (1, 3, len(many)):
-        there, told = Hall(model), []
+        there, told = model.scheduler(), []
         for begin in range(0, len(many), at_once):
             numbers = [there.add(ids, how) for ids in many[begin : begin + at_once]]
             assert numbers == list(range(begin, begin + len(numbers)))
-            told.append(there.turn())
+            told.append(there.step())
         found = found_in(told + turns(there))
         same([found[i] for i in range(len(many))], want)
 
@@ -246,7 +246,7 @@ def test_what_is_found_does_not_depend_on_who_comes_when(slots, changes):
 def test_different_settings_take_turns():
     model = make_slotted(endless=True)
     hows = [as_long(), as_long(beam=3, n_best=2), as_long(method="greedy"), as_long(length_penalty=0.0)]
-    there = Hall(model)
+    there = model.scheduler()
     numbers = [there.add(LONG, how) for how in hows]
     told = turns(there)
     assert [len(some) for some in told[:-1]] == [0] * (len(told) - 1), "all go on side by side"
@@ -255,20 +255,20 @@ def test_different_settings_take_turns():
 
 
 def test_one_alone_has_one_slot_and_later_ones_have_many(monkeypatch):
-    sizes, make = [], Conveyor.__init__
+    sizes, make = [], SlotPool.__init__
     monkeypatch.setattr(
-        Conveyor,
+        SlotPool,
         "__init__",
         lambda self, model, B, S, T, how: (sizes.append(B), make(self, model, B, S, T, how))[1],
     )
-    there, how = Hall(make_slotted(endless=True)), as_long(batch_tokens=4 * LEAST_SOURCE)
+    there, how = make_slotted(endless=True).scheduler(), as_long(batch_tokens=4 * MIN_SOURCE)
     there.add(LONG, how)
-    there.turn()
+    there.step()
     assert sizes == [1]
     for _ in range(5):
         there.add(LONG, how)
-    there.turn()
-    assert sizes == [1, 4] and there.n_begun == 5, "the sixth waits for a slot"
+    there.step()
+    assert sizes == [1, 4] and there.n_running == 5, "the sixth waits for a slot"
     turns(there)
     there.add(SHORT, how)
     turns(there)
@@ -276,17 +276,17 @@ def test_one_alone_has_one_slot_and_later_ones_have_many(monkeypatch):
 
 
 def test_who_is_given_up_makes_room_wherever_it_was():
-    model, how = make_slotted(endless=True), as_long(batch_tokens=2 * LEAST_SOURCE)
-    there = Hall(model)
+    model, how = make_slotted(endless=True), as_long(batch_tokens=2 * MIN_SOURCE)
+    there = model.scheduler()
     numbers = [there.add(ids, how) for ids in (LONG, LONG[1:], LONG[2:], SHORT)]
-    there.turn()
-    assert there.n_begun == 2 and len(there) == 4
+    there.step()
+    assert there.n_running == 2 and len(there) == 4
     for given_up in (numbers[0], numbers[2]):  # one in a slot, one that waits
-        there.give_up(given_up)
-    assert there.n_begun == 1 and len(there) == 2
-    (line,) = there._lines.values()
-    assert [slots.beams.over.tolist() for slots in line.conveyors.values()] == [[True, False]]
-    (over,) = there.turn()
+        there.cancel(given_up)
+    assert there.n_running == 1 and len(there) == 2
+    (bucket,) = there._buckets.values()
+    assert [pool.beams.final.tolist() for pool in bucket.pools.values()] == [[True, False]]
+    (over,) = there.step()
     assert over[0] == numbers[3], "it began in the slot that became free"
     found = found_in(turns(there))
     assert list(found) == [numbers[1]]
@@ -295,15 +295,15 @@ def test_who_is_given_up_makes_room_wherever_it_was():
 
 def test_a_line_that_fails_harms_no_other(monkeypatch):
     model, (good, bad) = make_slotted(), (as_long(), as_long(beam=3))
-    there = Hall(model)
-    begin, broken = Conveyor.begin, True
+    there = model.scheduler()
+    begin, broken = SlotPool.begin, True
 
     def breaks(self, sentences, ids):
         if broken and self.settings == bad:
             raise RuntimeError("out of memory")
         begin(self, sentences, ids)
 
-    monkeypatch.setattr(Conveyor, "begin", breaks)
+    monkeypatch.setattr(SlotPool, "begin", breaks)
     numbers = [there.add(ids, how) for ids in (LONG, SHORT) for how in (good, bad)]
     found = found_in(turns(there))
     assert [str(found[number]) for number in numbers[1::2]] == ["out of memory"] * 2
@@ -314,17 +314,17 @@ def test_a_line_that_fails_harms_no_other(monkeypatch):
 
 
 def test_few_lines_have_slots_and_none_is_passed_over_for_ever(monkeypatch):
-    monkeypatch.setattr(hall, "LINES", 2)
+    monkeypatch.setattr(cuda, "MAX_BUCKETS", 2)
     model = make_slotted(endless=True)
-    hows = [as_long(beam=beam, batch_tokens=2 * LEAST_SOURCE) for beam in (1, 2, 3)]
-    there = Hall(model)
+    hows = [as_long(beam=beam, batch_tokens=2 * MIN_SOURCE) for beam in (1, 2, 3)]
+    there = model.scheduler()
     numbers = [there.add(LONG, how) for how in hows]
-    told = [there.turn()]
+    told = [there.step()]
     for _ in range(30):  # two lines in which somebody always waits
         for how in hows[:2]:
             there.add(LONG, how)
-        told.append(there.turn())
-        assert len([line for line in there._lines.values() if line.conveyors]) <= 2
+        told.append(there.step())
+        assert len([bucket for bucket in there._buckets.values() if bucket.pools]) <= 2
     found = found_in(told)
     assert set(numbers) <= set(found)
     same([found[number] for number in numbers], [alone(model, LONG, how) for how in hows])
@@ -333,24 +333,24 @@ def test_few_lines_have_slots_and_none_is_passed_over_for_ever(monkeypatch):
 
 
 def test_lines_that_nobody_asks_for_are_forgotten(monkeypatch):
-    monkeypatch.setattr(hall, "LINES", 2)
-    there = Hall(make_slotted())
+    monkeypatch.setattr(cuda, "MAX_BUCKETS", 2)
+    there = make_slotted().scheduler()
     for beam in (1, 2, 1, 3):
         there.add(SHORT, as_long(beam=beam))
         turns(there)
-    assert [how.beam for _, how in there._lines] == [1, 3]
+    assert [how.beam for _, how in there._buckets] == [1, 3]
 
 
 def test_wrong_settings_are_refused_before_anything_waits():
-    there = Hall(make_slotted())
+    there = make_slotted().scheduler()
     with pytest.raises(ValueError, match="n_best must lie between 1 and beam, got 3 and 2"):
         there.add(SHORT, settings(beam=2, n_best=3))
-    assert len(there) == 0 and there.turn() == []
+    assert len(there) == 0 and there.step() == []
 
 
 def test_dropout_rests():
-    model = SlottedTransformer(make_model(dropout=0.5).requires_grad_(False)).train()
-    there, how = Hall(model), as_long()
+    model = CudaEngine(make_model(dropout=0.5).requires_grad_(False).train())
+    there, how = model.scheduler(), as_long()
     numbers = [there.add(LONG, how) for _ in range(3)]
     found = found_in(turns(there))
     same([found[number] for number in numbers], [alone(model, LONG, how)] * 3)
@@ -358,16 +358,15 @@ def test_dropout_rests():
 
 @pytest.mark.gpu
 def test_on_a_gpu_later_ones_find_what_they_find_alone():
-    from regard.engine import swift
 
     makers = TestOnGPU()
-    model, sources = swift(makers.model(torch.float32).cuda()), makers.sources(60)
-    assert isinstance(model, SlottedTransformer)
-    there, told = Hall(model), []
+    model, sources = select_engine(makers.model(torch.float32).cuda()), makers.sources(60)
+    assert isinstance(model, CudaEngine)
+    there, told = model.scheduler(), []
     hows = [settings(beam=beam, limit=20) for beam in (2, 5)]
     for i, ids in enumerate(sources):
         there.add(ids, hows[i % 2])
-        told.append(there.turn())
+        told.append(there.step())
     found = found_in(told + turns(there))
     for i, ids in enumerate(sources):
         torch.testing.assert_close(found[i][0].score, alone(model, ids, hows[i % 2])[0].score, rtol=1e-4, atol=1e-4)

@@ -4,12 +4,13 @@ import pytest
 import torch
 
 from regard.config import DecodeSettings
-from regard.engine import cuda as plain
-from regard.engine.beam_state import Beams, Record, best_hypotheses, made_hypotheses
-from regard.engine.cuda import Slots
+from regard.engine import slot_decoder as plain
+from regard.engine.beam_state import BeamState
+from regard.engine.slot_decoder import Slots
+from regard.engine.slots import make_hypotheses
 from regard.model.norm import LayerNorm, RMSNorm
-from regard.model.seq2seq import Choices
 from regard.padding import EOS
+from regard.search.traceback import INTEGERS, REALS, best_hypotheses
 
 pytest.importorskip("triton")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -34,7 +35,7 @@ def test_look_back(B, N, T, H, E):
     ages[0] = 0 if B > 1 else T - 1  # the first token sees itself alone, the last all others
     ancestors[torch.arange(B)[:, None], own.long(), ages[:, None].long()] = own
     given = moved(qkv, memory, ancestors, ages)
-    want = plain.look_back(qkv, memory, ancestors, ages, H)
+    want = plain.self_attention(qkv, memory, ancestors, ages, H)
     out = look_back(*given, H, torch.empty(B * N, H * E, device=DEVICE))
     torch.testing.assert_close(out.cpu(), want, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(given[1].cpu(), memory, rtol=0, atol=0)  # the new keys and values stand in their places
@@ -47,7 +48,7 @@ def test_look_across(N, S, H, E):
     q, seen = torch.randn(3 * N, H * E), torch.randn(3, S, 2, 2, H * E)
     lengths = torch.tensor([0, 1, S], dtype=torch.int32)  # an empty slot gives zeros
     keys, values = seen[:, :, 1].unbind(2)
-    want = plain.look_across(q, keys, values, lengths, H)
+    want = plain.cross_attention(q, keys, values, lengths, H)
     there = seen.to(DEVICE)[:, :, 1].unbind(2)
     q, lengths = moved(q, lengths)
     torch.testing.assert_close(
@@ -93,7 +94,7 @@ def test_join_norm(norm, adds, D):
     eps = torch.finfo(x.dtype).eps if made.eps is None else made.eps
     bias = made.bias.detach() if norm is LayerNorm else None
     given = [None if each is None else each.to(DEVICE) for each in (x, update, made.weight.detach(), bias)]
-    for got, want in zip(join_norm(*given, eps), plain.joined(x, update, made), strict=True):
+    for got, want in zip(join_norm(*given, eps), plain.add_norm(x, update, made), strict=True):
         torch.testing.assert_close(got.cpu(), want.detach(), rtol=1e-4, atol=1e-5)
 
 
@@ -112,7 +113,7 @@ def test_a_product_of_few_rows(R, D, D2, biased, rectified):
 
 def tables(B, N, T, n_best, penalty, limits, device):
     """Makes what a search in slots keeps, all sentences at their beginning."""
-    beams = Beams(B, N, T, n_best, penalty, torch.device(device))
+    beams = BeamState(B, N, T, n_best, penalty, torch.device(device))
     whole = {"dtype": torch.int32, "device": device}
     slots = Slots(
         torch.zeros(B, 1, 1, 2, 1, device=device),
@@ -122,7 +123,7 @@ def tables(B, N, T, n_best, penalty, limits, device):
         torch.zeros(B, **whole),
     )
     beams.begin(torch.arange(B, device=device), limits.to(device))
-    slots.ancestors[:, :, 0] = torch.arange(N, **whole)
+    slots.origins[:, :, 0] = torch.arange(N, **whole)
     return beams, slots
 
 
@@ -145,40 +146,40 @@ def test_a_search(B, N, T, n_best, penalty, ends):
         logits = torch.randn(B * N, 12) * 2
         logits[:, EOS] += ends
         gains, tokens = logits.log_softmax(-1).topk(N + 1)
-        live = ~beams.over
-        slots.go_on(*beams.advance(Choices(gains, tokens), slots.ages))
+        live = ~beams.final
+        slots.advance(*beams.advance(gains, tokens, slots.lengths))
         advance(there, in_slots, *moved(gains, tokens))
-        assert torch.equal(in_slots.ages.cpu(), slots.ages)
-        for name in ("totals", "finished", "over"):
+        assert torch.equal(in_slots.lengths.cpu(), slots.lengths)
+        for name in ("totals", "n_finished", "final"):
             torch.testing.assert_close(getattr(there, name).cpu()[live], getattr(beams, name)[live])
-        torch.testing.assert_close(there.standing.amin(1).cpu()[live], beams.standing[:, -1][live])
+        torch.testing.assert_close(there.best_scores.amin(1).cpu()[live], beams.best_scores[:, -1][live])
         for b in torch.nonzero(live)[:, 0].tolist():
             _compare(b, beams, slots, there, in_slots)
-    assert beams.over.all(), "every sentence comes to its end"
+    assert beams.final.all(), "every sentence comes to its end"
     _compare_hypotheses(beams, slots, there, in_slots, n_best)
 
 
 def _compare(b, beams, slots, there, in_slots):
     """Compares what a sentence's real hypotheses have; places that none holds may have anything."""
-    age, held = int(slots.ages[b]), beams.totals[b] > -torch.inf
+    age, held = int(slots.lengths[b]), beams.totals[b] > -torch.inf
     assert torch.equal(there.tokens.cpu()[b, held], beams.tokens[b, held])
-    assert torch.equal(in_slots.ancestors.cpu()[b, held, : age + 1], slots.ancestors[b, held, : age + 1])
-    for name in Record.WHOLE + Record.REAL:
-        want = getattr(beams.record, name)
-        real = (beams.record.end_totals if name.startswith("end") else beams.record.totals)[b, age - 1] > -torch.inf
-        torch.testing.assert_close(getattr(there.record, name).cpu()[b, age - 1, real], want[b, age - 1, real])
+    assert torch.equal(in_slots.origins.cpu()[b, held, : age + 1], slots.origins[b, held, : age + 1])
+    for name in INTEGERS + REALS:
+        want = getattr(beams.history, name)
+        real = (beams.history.end_totals if name.startswith("end") else beams.history.totals)[b, age - 1] > -torch.inf
+        torch.testing.assert_close(getattr(there.history, name).cpu()[b, age - 1, real], want[b, age - 1, real])
 
 
 def _compare_hypotheses(beams, slots, there, in_slots, n_best):
     """Compares what is followed back on the device with what the plain form finds; some sentences, in another order."""
     from regard.kernels.beam import follow_back
 
-    chosen = torch.arange(len(slots.ages) - 1, -1, -1)
+    chosen = torch.arange(len(slots.lengths) - 1, -1, -1)
     settings = DecodeSettings(beam=beams.totals.shape[1], n_best=n_best, length_penalty=beams.length_penalty)
-    lengths = slots.ages[chosen].numpy()
-    want = best_hypotheses(beams.record.take(chosen, int(lengths.max())), lengths, settings)
-    found = follow_back(there.record, chosen.to(DEVICE), in_slots.ages, n_best, beams.length_penalty)
-    got = made_hypotheses(*(x.cpu().numpy() for x in found), settings)
+    lengths = slots.lengths[chosen].numpy()
+    want = best_hypotheses(beams.history.take(chosen, int(lengths.max())), lengths, settings)
+    found = follow_back(there.history, chosen.to(DEVICE), in_slots.lengths, n_best, beams.length_penalty)
+    got = make_hypotheses(*(x.cpu().numpy() for x in found), settings.length_penalty)
     assert {len(some) for some in want} == {n_best}
     for some, expected in zip(got, want, strict=True):
         assert [(each.ids, each.finished) for each in some] == [(each.ids, each.finished) for each in expected]

@@ -7,10 +7,11 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from regard.batch import make_batch, make_source
+from regard.batch import make_batch
 from regard.build import build_model
 from regard.config import DecodeSettings, ModelSettings
-from regard.engine import swift
+from regard.engine import select_engine
+from regard.engine.plain import PlainDecoder
 from regard.model.layers import Dropout, FactoredTable
 from regard.padding import PAD
 from regard.search import SEARCH
@@ -108,9 +109,9 @@ def test_a_model_is_what_it_is_with_the_product_as_its_table(family, tie):
 def test_a_packed_model_finds_the_same(precision):
     model = made()
     settings = DecodeSettings(method="greedy", max_ratio=0.0, max_extra=8)
-    packed = swift(model, precision)
+    packed = select_engine(model, precision)
     assert type(packed) is not type(model)
-    found, expected = (SEARCH["greedy"](each, make_source(SRC), settings, None) for each in (packed, model))
+    found, expected = (SEARCH["greedy"](each, SRC, settings, None) for each in (packed.decoder, PlainDecoder(model)))
     for one, other in zip(found, expected, strict=True):
         if precision == "float32":
             assert one[0].ids == other[0].ids

@@ -11,7 +11,8 @@ from safetensors.torch import load_file
 from torch.testing import assert_close
 
 from regard.build import build_model
-from regard.checkpoint import Form, copy_model, load_model, unique_tensors
+from regard.checkpoint.folder import copy_model, load_model
+from regard.checkpoint.weights import Form, unique_tensors
 from regard.config import ModelSettings, PartSettings
 from regard.model.quantize import (
     Int8Linear,

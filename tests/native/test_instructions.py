@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from regard.engine.cpu import NativeTransformer
+from regard.engine.native import NativeDecoder, NativeEngine
+from regard.engine.pack import from_transformer
 from regard.native import Library, compiled
-from tests.engine.test_cpu import made, run
+from tests.engine.test_native import Logits, made, run
 
 FLAGS = {
     "128 bits": ("-march=x86-64",),
@@ -26,7 +27,10 @@ def test_other_instructions_compute_the_same(name, tmp_path):
     library = Library(compiled(tmp_path, [FLAGS[name]]))
     model = made(66, 2, 130).requires_grad_(False)
     expected = run(model)
-    assert_close(run(NativeTransformer(model, "float32", library)), expected, rtol=1e-4, atol=1e-4)
-    near = run(NativeTransformer(model, "int8", library))
+    exact, near = (
+        run(Logits(NativeEngine(NativeDecoder(from_transformer(model), precision, library), lambda: model, ())))
+        for precision in ("float32", "int8")
+    )
+    assert_close(exact, expected, rtol=1e-4, atol=1e-4)
     assert float((near - expected).abs().mean()) < 0.05 * float(expected.std())
     assert not torch.equal(near, expected)

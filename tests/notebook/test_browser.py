@@ -43,7 +43,7 @@ def cell(chromium):  # noqa: F811
 @pytest.fixture(scope="module")
 def run():
     """The worked example, by the bundled model."""
-    return regard.load("zh-en").translate("介绍一下西安", trace=True)[0].trace
+    return regard.trace(regard.load("zh-en"), "介绍一下西安")
 
 
 def texts(page, places):

@@ -148,7 +148,7 @@ def test_without_matplotlib_there_is_a_view_and_no_picture(trace, page, without)
 
 
 def test_a_text_of_several_parts_shows_each(displayed):
-    found = make_translator(make_model()).translate("bad cab", trace=True)[0]
+    (found,) = regard.trace_texts(make_translator(make_model()), ["bad cab"])
     many = Traced(found.translation, (found.trace, replace(found.trace, text="another")))
     many._ipython_display_()
     assert displayed == list(many.traces)

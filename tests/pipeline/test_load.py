@@ -1,10 +1,18 @@
 """From a folder to a translator: where it runs and in which precision."""
 
+import pickle
+import subprocess
+import sys
+from dataclasses import replace
+
 import pytest
 import torch
 
 import regard
-from regard.checkpoint import load_model
+from regard.checkpoint.folder import load_model
+from regard.engine import select_engine
+from regard.engine.native import NativeEngine
+from regard.engine.plain import PlainEngine
 from regard.pipeline import choose_device
 from regard.pipeline.translator import Translator
 from tests.train.tiny import trained_once
@@ -49,7 +57,7 @@ def test_plain_models_run_in_bfloat16(trained):
     """What runs on a GPU, run on the CPU: no part insists on float32."""
     checkpoint = load_model(trained)
     checkpoint.model.to(torch.bfloat16)
-    assert Translator.of(checkpoint).translate("a b c")[0].text
+    assert Translator.from_checkpoint(checkpoint, PlainEngine(checkpoint.model)).translate("a b c")[0].text
 
 
 @pytest.mark.gpu
@@ -63,3 +71,43 @@ def test_a_gpu_translates_as_a_cpu_does(trained, precision):
         assert [one.text for one in there] == [one.text for one in here]
     for one, other in zip(there, here, strict=True):
         assert one.score == pytest.approx(other.score, abs=1e-4 if precision == "float32" else 0.2)
+
+
+@pytest.mark.parametrize("how", ["greedy", "beam", "sample", "prefix"])
+def test_a_plain_translation_on_a_cpu_imports_no_pytorch(how, trained, tmp_path):
+    """From the folder or the bundled name to the text, whatever the search."""
+    code = f"""
+import dataclasses, sys
+import regard
+for name in ("zh-en", {str(trained)!r}):
+    translator = regard.load(name, device="auto")
+    method = "greedy" if {how!r} == "prefix" else {how!r}
+    settings = dataclasses.replace(translator.settings, method=method)
+    assert translator.translate("a b c", settings, prefix="a" * ({how!r} == "prefix"))[0].tokens
+print(sorted(name for name in sys.modules if name.split(".")[0] in {{"torch", "triton", "matplotlib", "pandas"}}))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=False)
+    assert done.stdout == "[]\n", done.stderr
+
+
+def test_an_engine_without_pytorch_finds_what_one_of_the_modules_finds(trained):
+    for precision in ("float32", "int8"):
+        light = regard.load(trained, precision)
+        packed = select_engine(load_model(trained).model, precision)
+        assert type(light.engine) is type(packed) is NativeEngine
+        texts = [light.tokenizer.encode(text, "src") for text in ("a b c", "d e f g", "h i j a b")]
+        for method in ("greedy", "beam", "sample"):
+            settings = replace(light.settings, method=method)
+            found, expected = (sorted(engine.search(texts, settings)) for engine in (light.engine, packed))
+            assert [(i, [h.ids for h in some]) for i, some in found] == [
+                (i, [h.ids for h in some]) for i, some in expected
+            ]
+            for (_, some), (_, others) in zip(found, expected, strict=True):
+                assert [h.score for h in some] == pytest.approx([h.score for h in others], abs=1e-5)
+
+
+def test_an_engine_from_a_folder_stands_by_itself_in_another_process(trained):
+    translator = regard.load(trained, "int8")
+    again = pickle.loads(pickle.dumps(translator))
+    assert again.translate("a b c") == translator.translate("a b c")
+    assert not again.model.training

@@ -11,11 +11,10 @@ import torch
 from torch.testing import assert_close
 
 import regard
-from regard.batch import make_source
 from regard.config import DecodeSettings
-from regard.engine import cpu as compiled
-from regard.engine import swift
-from regard.engine.cuda import SlottedTransformer
+from regard.engine import select_engine
+from regard.engine.cuda import CudaEngine
+from regard.engine.plain import PlainDecoder, PlainEngine
 from regard.native import UnavailableError, open_library
 from regard.padding import EOS
 from regard.pipeline.shortlist import (
@@ -27,7 +26,7 @@ from regard.pipeline.shortlist import (
     translation_chances,
 )
 from regard.search import SEARCH
-from tests.engine.test_cpu import SRC, V, exact, made, native
+from tests.engine.test_native import SRC, V, exact, made
 
 try:
     open_library()
@@ -54,8 +53,8 @@ def test_a_search_among_some_words_knows_no_others(n_words, changes):
     words = torch.cat(
         [torch.tensor([EOS]), EOS + 1 + torch.randperm(V - EOS - 1, generator=draw)[: n_words - 1]]
     ).sort()[0]
-    plain = SEARCH[settings.method](knowing(model, words), make_source(SRC), settings, None)
-    found = compiled.search(native(model), make_source(SRC), settings, words.numpy())
+    plain = SEARCH[settings.method](PlainDecoder(knowing(model, words)), SRC, settings, None)
+    found = select_engine(model).search_batch(SRC, settings, vocabulary=lambda sources: words.numpy())
     for some, others in zip(found, plain, strict=True):
         assert [each.ids for each in some] == [each.ids for each in others]
         assert_close([each.score for each in some], [each.score for each in others], rtol=1e-4, atol=1e-4)
@@ -63,15 +62,15 @@ def test_a_search_among_some_words_knows_no_others(n_words, changes):
 
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 def test_all_words_are_as_no_list(precision):
-    packed, settings = native(made(66, 2, 130), precision), DecodeSettings(beam=3, n_best=2)
+    engine, settings = select_engine(made(66, 2, 130), precision), DecodeSettings(beam=3, n_best=2)
     words = np.arange(EOS, V)
-    found = [compiled.search(packed, make_source(SRC), settings, some) for some in (None, words)]
+    found = [engine.search_batch(SRC, settings, vocabulary=each) for each in (None, lambda sources: words)]
     assert [[each.ids for each in some] for some in found[0]] == [[each.ids for each in some] for some in found[1]]
 
 
 def test_words_that_are_none_are_refused():
     with pytest.raises(IndexError, match="outside of the vocabulary"):
-        compiled.search(native(made()), make_source(SRC), DecodeSettings(), np.array([EOS, V]))
+        select_engine(made()).search_batch(SRC, DecodeSettings(), vocabulary=lambda sources: np.array([EOS, V]))
 
 
 def test_what_may_be_said_is_what_is_frequent_suggested_and_copied():
@@ -107,17 +106,17 @@ def test_a_translator_says_nothing_else(translator, tmp_path):
     said = short.translate("我喜欢茶。")[0]
     allowed = short.shortlist.words([short.tokenizer.encode("我喜欢茶。", "src")])
     assert len(allowed) < 100 and said.text == "I like tea."
-    for more in ({"prefix": "Tea"}, {"trace": True}):
+    for refused in (lambda: short.translate("我喜欢茶。", prefix="Tea"), lambda: regard.trace(short, "我喜欢茶。")):
         with pytest.raises(ValueError, match="greedy and beam search without prefix and trace"):
-            short.translate("我喜欢茶。", **more)
+            refused()
 
 
 def test_models_that_cannot_use_it_say_so(translator):
     """Those for a GPU among them, which have a search of their own."""
-    plain = translator.model.plain()
-    for model in (plain, SlottedTransformer(plain), swift(exact(plain))):
+    plain = translator.model
+    for engine in (PlainEngine(plain), CudaEngine(plain), select_engine(exact(plain))):
         short = copy.copy(translator)
-        short.model, short.shortlist = model, Shortlist(np.array([EOS]), np.zeros((14000, 1), np.int32), copies=False)
+        short.engine, short.shortlist = engine, Shortlist(np.array([EOS]), np.zeros((14000, 1), np.int32), copies=False)
         with pytest.raises(ValueError, match="in compiled code on a CPU"):
             short.translate("我喜欢茶。")
 

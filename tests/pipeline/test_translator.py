@@ -12,9 +12,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.checkpoint import Checkpoint
+from regard.checkpoint.folder import Checkpoint
 from regard.config import DataSettings, DecodeSettings, Settings, TextSettings
 from regard.data.tokenizer import Tokenizer
+from regard.engine.plain import PlainEngine
 from regard.padding import length_sorted
 from regard.pipeline import translator as room
 from regard.pipeline.translator import SENTENCE_END, Translator, cut, sentences
@@ -79,7 +80,7 @@ V = TOKENIZER.vocab_size("tgt")
 
 def make_translator(model=None, tgt_lang="en", max_len=30, **changes):
     settings = DecodeSettings(**({"method": "greedy", "batch_tokens": 20} | changes))
-    return Translator(model or Echo(V), TOKENIZER, settings, "zh", tgt_lang, max_len)
+    return Translator(PlainEngine(model or Echo(V)), TOKENIZER, settings, "zh", tgt_lang, max_len)
 
 
 def small_model():
@@ -200,13 +201,12 @@ def test_translations_begin_with_the_prefix():
     assert both.tokens[-len(second.tokens) :] == second.tokens, "the second part is free"
 
 
-def test_dropout_rests_while_translating_and_works_again_afterwards():
+def test_dropout_rests_from_the_engine_on():
     model = make_model(vocab_size=V, dropout=0.5)
-    translator = make_translator(model, max_ratio=0.0, max_extra=4)
-    expected = translator.translate(LINES)
-    model.train()
+    expected = make_translator(model, max_ratio=0.0, max_extra=4).translate(LINES)
+    translator = make_translator(model.train(), max_ratio=0.0, max_extra=4)
     assert translator.translate(LINES) == expected
-    assert model.training
+    assert not any(module.training for module in model.modules())
 
 
 def test_a_checkpoint_makes_a_translator():
@@ -215,6 +215,7 @@ def test_a_checkpoint_makes_a_translator():
         text=TextSettings(max_len=7),
         decode=DecodeSettings(method="greedy", max_extra=9),
     )
-    translator = Translator.of(Checkpoint(Echo(V), TOKENIZER, settings))
+    model = Echo(V)
+    translator = Translator.from_checkpoint(Checkpoint(model, TOKENIZER, settings), PlainEngine(model))
     assert (translator.src_lang, translator.tgt_lang, translator.max_len) == ("zh", "en", 7)
     assert translator.translate("abc. def.")[0].text == "abc. def."

@@ -5,7 +5,8 @@ import torch
 from regard.build import build_model
 from regard.config import DecodeSettings, ModelSettings, PartSettings
 from regard.data.tokenizer import Tokenizer, train_characters
-from regard.pipeline.generator import Writer
+from regard.engine.plain import PlainEngine
+from regard.pipeline.generator import Generator
 
 LETTERS = "abcdef \n"
 TOKENIZER = Tokenizer((train_characters([LETTERS], 100, byte_fallback=False),))
@@ -25,6 +26,6 @@ def make_model(position="rotary", sharp=1.0, **changes):
     return model
 
 
-def make_writer(model=None, max_len=32, room=32, form="text", tokenizer=TOKENIZER, **changes):
+def make_writer(model=None, max_len=32, window=32, form="text", tokenizer=TOKENIZER, **changes):
     settings = DecodeSettings(**({"method": "sample", "max_extra": 9} | changes))
-    return Writer(model or make_model(), tokenizer, settings, "en", max_len, form, room)
+    return Generator(PlainEngine(model or make_model()), tokenizer, settings, "en", max_len, form, window)

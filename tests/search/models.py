@@ -3,9 +3,10 @@
 import torch
 from torch import Tensor
 
-from regard.batch import make_batch, make_source
+from regard.batch import make_batch
 from regard.build import build_model
 from regard.config import DecodeSettings, ModelSettings
+from regard.engine.plain import PlainDecoder
 from regard.model import Seq2Seq
 from regard.model.seq2seq import State
 from regard.padding import BOS, EOS, PAD
@@ -41,7 +42,7 @@ def settings(method="beam", **changes):
 def find(model, sources, prefix=None, **changes):
     """Searches by the method that the settings name."""
     chosen = settings(**changes)
-    return SEARCH[chosen.method](model, make_source(sources), chosen, prefix)
+    return SEARCH[chosen.method](PlainDecoder(model), sources, chosen, prefix)
 
 
 def teacher_forced(model, source, target):

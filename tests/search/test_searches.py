@@ -156,7 +156,7 @@ def test_settings_that_cannot_be_are_refused(changes, said):
 
 @pytest.mark.parametrize("token", [PAD, BOS, EOS])
 def test_a_prefix_with_special_tokens_is_refused(token):
-    with pytest.raises(ValueError, match=f"a prefix must hold pieces only, .* got id {token} in prefix 1"):
+    with pytest.raises(ValueError, match=f"a prefix must hold tokens of text, .* got id {token} in prefix 1"):
         find(make_model(), [[4], [5]], [[4], [5, token]])
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import torch
 
 from regard.build import build_model
-from regard.checkpoint import Checkpoint, save_model, write_json
+from regard.checkpoint import write_json
+from regard.checkpoint.folder import Checkpoint, save_model
 from regard.config import DataSettings, ModelSettings, PartSettings, Settings, TextSettings
 from regard.study.ablation import RESULTS
 from regard.study.ablation_runs import Row

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import httpx
 import torch
 
-from regard.checkpoint import Checkpoint, save_model
+from regard.checkpoint.folder import Checkpoint, save_model
 from regard.config import DataSettings, DecodeSettings, ModelSettings, Settings, TextSettings
 from regard.serve import PAGE
 from regard.serve.app import make_app

@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 
 import pytest
 
+import regard
 from regard.serve import schema_api as lessons
 from regard.serve import schema_api as messages
 from regard.serve import schema_trace as view
@@ -109,7 +110,7 @@ def test_mistakes_are_answered_in_one_shape(client, method, path, body, status, 
 
 def test_a_trace_is_looked_at_and_asked_about(client, translator):
     said = client.post("/trace", json={"text": "bad cab", "model": "tiny"}).json()
-    trace = translator.translate("bad cab", replace(DECODE), trace=True)[0].trace
+    trace = regard.trace(translator, "bad cab", replace(DECODE))
     assert set(said) == names(view.View)
     assert said["output"] == trace.output and said["target"]["pieces"] == list(trace.target)
     place = {"kind": "cross", "layer": 1, "head": 1}

@@ -13,12 +13,12 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from regard.engine import packable
-from regard.engine.cuda import SlottedTransformer
-from regard.engine.slots import Conveyor, Hall
+from regard.engine.cuda import CudaEngine, SlotScheduler
+from regard.engine.pack import packable
+from regard.engine.slots import SlotPool
 from regard.padding import EOS
 from regard.pipeline.translator import Translator
-from regard.serve.batching import Desk, Job
+from regard.serve.batching import BatchQueue, TranslationJob
 from regard.serve.middleware import Metrics
 from regard.serve.models import Shelf
 from regard.serve.requests import BrokenError, BusyError
@@ -90,13 +90,17 @@ def slow(shelf, home):
 
 
 def job(text="face", model="tiny"):
-    return Job(model, DECODE, text)
+    return TranslationJob(model, DECODE, text)
 
 
 def open_desk(shelf, **changes):
-    desk = Desk(shelf, ServeSettings(**({"workers": 1} | changes)), Metrics())
+    desk = BatchQueue(shelf, ServeSettings(**({"workers": 1} | changes)), Metrics())
     desk.open()
     return desk
+
+
+def n_running(desk):
+    return sum(len(worker.running) for worker in desk._workers)
 
 
 def until(condition):
@@ -211,10 +215,10 @@ class InSlots(Shelf):
     def __init__(self, folders, home, endless=False):
         super().__init__([str(folder) for folder in folders], home=home)
         for found in map(self.open, self.books):
-            plain = packable(found.model.plain())
+            plain = packable(found.model)
             if plain is not None:
-                found.model = SlottedTransformer(plain)
-                found.model.least = EOS + 1 if endless else found.model.least
+                found.engine = CudaEngine(plain)
+                found.engine.slot_decoder.min_token = EOS + 1 if endless else EOS
 
 
 @pytest.fixture
@@ -229,19 +233,19 @@ def endless(folders, home):
 
 
 class Turns:
-    """Turns of halls, one for each that is allowed."""
+    """Steps of schedulers, one for each that is allowed."""
 
     def __init__(self, monkeypatch):
         self.allowed, self.taken = threading.Semaphore(0), 0
-        turn = Hall.turn
+        turn = SlotScheduler.step
 
-        def when_allowed(hall):
+        def when_allowed(scheduler):
             self.allowed.acquire(timeout=10)
-            found = turn(hall)
+            found = turn(scheduler)
             self.taken += 1
             return found
 
-        monkeypatch.setattr(Hall, "turn", when_allowed)
+        monkeypatch.setattr(SlotScheduler, "step", when_allowed)
 
     def take(self, n=1):
         want = self.taken + n
@@ -259,8 +263,8 @@ def turns(monkeypatch):
     found.go()
 
 
-def porter_job(text, **changes):
-    return Job("tiny", replace(DECODE, **changes), text)
+def job_of_tiny(text, **changes):
+    return TranslationJob("tiny", replace(DECODE, **changes), text)
 
 
 def same(found, expected):
@@ -270,12 +274,12 @@ def same(found, expected):
 
 def test_a_short_text_that_comes_later_is_answered_before_a_long_one(endless, turns):
     desk, ends = open_desk(endless), []
-    (long,) = desk.submit([porter_job(LONG)])
+    (long,) = desk.submit([job_of_tiny(LONG)])
     long.add_done_callback(lambda _: ends.append("long"))
     turns.take(2)
-    (short,) = desk.submit([porter_job("a")])
+    (short,) = desk.submit([job_of_tiny("a")])
     short.add_done_callback(lambda _: ends.append("short"))
-    until(lambda: len(desk) == 2 and len(desk.porter) == 2)
+    assert len(desk) == 2
     turns.take(5)  # one may have been under way; the long text needs 12, the short one 3
     assert short.result(1) and ends == ["short"] and not long.done()
     assert turns.taken == 7
@@ -287,8 +291,8 @@ def test_a_short_text_that_comes_later_is_answered_before_a_long_one(endless, tu
 def test_what_is_asked_for_differently_goes_side_by_side(endless, turns):
     desk = open_desk(endless)
     ways = [{}, {"beam": 2, "n_best": 2}, {"method": "greedy", "beam": 1}]
-    answers = desk.submit([porter_job(LONG, **way) for way in ways])
-    until(lambda: len(desk.porter) == 3)
+    answers = desk.submit([job_of_tiny(LONG, **way) for way in ways])
+    until(lambda: n_running(desk) == 3)
     turns.take(11)
     assert not any(answer.done() for answer in answers)
     turns.go()
@@ -302,7 +306,7 @@ def test_what_is_asked_for_differently_goes_side_by_side(endless, turns):
 def test_texts_of_several_sentences_and_of_none_are_whole(slotted):
     texts = [PARTS, "", LONG, "  ", "a", PARTS[9:]]
     desk = open_desk(slotted)
-    found = [answer.result(20) for answer in desk.submit([porter_job(text) for text in texts])]
+    found = [answer.result(20) for answer in desk.submit([job_of_tiny(text) for text in texts])]
     desk.close()
     assert "regard_texts_total 6" in desk.metrics.text()
     same(found, slotted.open("tiny").translate(texts, DECODE))
@@ -310,24 +314,25 @@ def test_texts_of_several_sentences_and_of_none_are_whole(slotted):
 
 def test_a_search_that_slots_cannot_do_is_done_as_before(slotted):
     desk, how = open_desk(slotted), replace(DECODE, method="sample", beam=1, seed=3)
-    found = [answer.result(20) for answer in desk.submit([Job("tiny", how, text) for text in TEXTS])]
+    found = [answer.result(20) for answer in desk.submit([TranslationJob("tiny", how, text) for text in TEXTS])]
     desk.close()
-    assert not desk.porter._halls
+    (scheduler,) = desk._workers[0]._schedulers.values()
+    assert not scheduler._buckets
     same(found, slotted.open("tiny").translate(TEXTS, how))
 
 
 def test_a_search_that_fails_harms_no_other(slotted, monkeypatch, caplog):
-    begin = Conveyor.begin
+    begin = SlotPool.begin
 
     def breaks(self, sentences, ids):
         if self.settings.beam == 2:
             raise RuntimeError("secret: out of memory")
         begin(self, sentences, ids)
 
-    monkeypatch.setattr(Conveyor, "begin", breaks)
+    monkeypatch.setattr(SlotPool, "begin", breaks)
     desk = open_desk(slotted)
-    good, wrong = desk.submit([porter_job(text) for text in TEXTS]), desk.submit([porter_job(LONG, n_best=4)])
-    bad = desk.submit([porter_job(text, beam=2) for text in (PARTS, "a", "face")])
+    good, wrong = desk.submit([job_of_tiny(text) for text in TEXTS]), desk.submit([job_of_tiny(LONG, n_best=4)])
+    bad = desk.submit([job_of_tiny(text, beam=2) for text in (PARTS, "a", "face")])
     for answer in bad:
         with pytest.raises(BrokenError, match="the translation failed; the server's log says why"):
             answer.result(20)
@@ -336,23 +341,23 @@ def test_a_search_that_fails_harms_no_other(slotted, monkeypatch, caplog):
     same([answer.result(20) for answer in good], slotted.open("tiny").translate(TEXTS, DECODE))
     assert "secret: out of memory" in caplog.text
     monkeypatch.undo()
-    again = desk.submit([porter_job("face", beam=2)])[0].result(20)
+    again = desk.submit([job_of_tiny("face", beam=2)])[0].result(20)
     same([again], slotted.open("tiny").translate("face", replace(DECODE, beam=2)))
-    assert len(desk) == 0 and not desk.porter._owners
+    assert len(desk) == 0 and not desk._workers[0]._owners
     desk.close()
 
 
 def test_an_answer_that_cannot_be_made_harms_no_other(slotted, monkeypatch):
-    joined = Translator.joined
+    merge = Translator.merge
 
     def breaks(self, texts, found, settings):
         if len(texts[0]) > 1:
             raise RuntimeError("secret")
-        return joined(self, texts, found, settings)
+        return merge(self, texts, found, settings)
 
-    monkeypatch.setattr(Translator, "joined", breaks)
+    monkeypatch.setattr(Translator, "merge", breaks)
     desk = open_desk(slotted)
-    bad, good = desk.submit([porter_job(PARTS), porter_job("face")])
+    bad, good = desk.submit([job_of_tiny(PARTS), job_of_tiny("face")])
     with pytest.raises(BrokenError, match="the server's log says why"):
         bad.result(20)
     assert good.result(20)
@@ -361,14 +366,14 @@ def test_an_answer_that_cannot_be_made_harms_no_other(slotted, monkeypatch):
 
 def test_who_goes_away_leaves_the_slots(endless, turns):
     desk = open_desk(endless, batch_texts=1)
-    kept, in_slots, also_kept = desk.submit([porter_job(text) for text in (LONG, LONG[1:], LONG[2:])])
-    until(lambda: len(desk.porter) == 3)
+    kept, in_slots, also_kept = desk.submit([job_of_tiny(text) for text in (LONG, LONG[1:], LONG[2:])])
+    until(lambda: n_running(desk) == 3)
     turns.take(2)
-    (hall,) = desk.porter._halls.values()
-    assert hall.n_begun == 3
+    (scheduler,) = desk._workers[0]._schedulers.values()
+    assert scheduler.n_running == 3
     assert in_slots.cancel()
     turns.take(2)  # one may have been under way
-    assert hall.n_begun == 2 and len(desk) == 2
+    assert scheduler.n_running == 2 and len(desk) == 2
     turns.go()
     found = [answer.result(20) for answer in (kept, also_kept)]
     same(found, endless.open("tiny").translate([LONG, LONG[2:]], DECODE))
@@ -378,15 +383,15 @@ def test_who_goes_away_leaves_the_slots(endless, turns):
 
 def test_closing_gives_up_what_is_not_over(endless, turns):
     desk = open_desk(endless)
-    answers = desk.submit([porter_job(LONG), porter_job(PARTS)])
-    until(lambda: len(desk.porter) == 2)
+    answers = desk.submit([job_of_tiny(LONG), job_of_tiny(PARTS)])
+    until(lambda: n_running(desk) == 2)
     turns.take(2)
     closing = threading.Thread(target=desk.close)
     closing.start()
-    until(lambda: desk.porter._closed)
+    until(lambda: desk._closed)
     turns.go()
     closing.join(20)
-    assert not closing.is_alive() and not desk.porter._thread.is_alive()
+    assert not closing.is_alive() and not desk._workers[0].thread.is_alive()
     assert turns.taken <= 3, "the turn that is under way is the last"
     for answer in answers:
         with pytest.raises(CancelledError):
@@ -395,10 +400,10 @@ def test_closing_gives_up_what_is_not_over(endless, turns):
 
 def test_texts_in_slots_count_among_those_that_wait(endless, turns):
     desk = open_desk(endless, max_waiting=3)
-    desk.submit([porter_job(LONG), porter_job(LONG)])
-    until(lambda: len(desk.porter) == 2)
+    desk.submit([job_of_tiny(LONG), job_of_tiny(LONG)])
+    until(lambda: n_running(desk) == 2)
     with pytest.raises(BusyError, match="2 texts"):
-        desk.submit([porter_job("a"), porter_job("a")])
+        desk.submit([job_of_tiny("a"), job_of_tiny("a")])
     turns.go()
     desk.close()
 
@@ -415,7 +420,7 @@ def test_many_clients_of_models_with_and_without_slots(slotted):
         n_texts = count(client, "regard_texts_total")
     assert n_texts == 40 + 10 + 9 + 8 + 7 + 3
     translator = slotted.open("tiny")
-    assert isinstance(translator.model, SlottedTransformer)
+    assert isinstance(translator.engine, CudaEngine)
     for said, text in zip(together[1:40:4], (TEXTS * 4)[1::4], strict=True):
         assert said.json()["translatedText"] == translator.translate(text, DECODE)[0].text
     whole = translator.translate([PARTS, "", LONG], DECODE)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+import regard
 from regard.position import POSITION
 from regard.position.absolute import sinusoids
 from regard.serve.routes_lessons import TAGS, positions_of, regression_of, walk_of
@@ -49,7 +50,7 @@ def test_regression_is_the_study_with_a_width_of_ones_own():
 def test_a_walk_arrives_where_the_layer_does(translator, layer, head):
     said = walk_of(translator, "tiny", "bad cab", layer, head, 5)
     stages = {stage.name: np.array(stage.values) for stage in said.stages}
-    trace = translator.translate("bad cab", trace=True)[0].trace
+    trace = regard.trace(translator, "bad cab")
     assert said.error < 1e-5 and said.pieces == list(trace.source)
     assert stages["weights"] == pytest.approx(trace.look("encoder", layer).weights(head).numpy(), abs=1e-5)
     assert stages["scores"] == pytest.approx(trace.look("encoder", layer).scores(head).numpy(), abs=1e-4)

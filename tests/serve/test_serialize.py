@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+import regard
 from regard.qa.model import load_reader, save_reader
 from regard.qa.predict import answer_questions
 from regard.serve.models import check_folders
@@ -187,7 +188,7 @@ def test_another_hypothesis_has_its_own_view(trace):
 
 
 def test_every_family_can_be_shown():
-    view = view_of(make_translator(make_model("recurrent")).translate("abc", trace=True)[0].trace)
+    view = view_of(regard.trace(make_translator(make_model("recurrent")), "abc"))
     assert [kind.kind for kind in view.kinds] == ["cross"]
 
 

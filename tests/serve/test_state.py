@@ -2,6 +2,7 @@
 
 import pytest
 
+import regard
 from regard.serve.requests import UnknownError
 from regard.serve.state import Kept, Run
 from tests.trace.makers import make_model, make_translator
@@ -9,7 +10,7 @@ from tests.trace.makers import make_model, make_translator
 
 @pytest.fixture(scope="module")
 def run():
-    return Run("tiny", make_translator(make_model(), method="beam", beam=3).translate("bad", trace=True)[0].traces)
+    return Run("tiny", regard.trace_texts(make_translator(make_model(), method="beam", beam=3), ["bad"])[0].traces)
 
 
 def test_the_oldest_is_forgotten_first(run):

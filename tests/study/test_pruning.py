@@ -90,7 +90,7 @@ def test_curves_begin_with_all_heads_and_end_with_none():
 @pytest.mark.parametrize("useless", [["encoder:0:1"], ["decoder:0:1", "encoder:0:0"]])
 def test_useless_heads_of_a_model_that_has_learned_go_first(learned, useless):
     translator, pairs = learned
-    alone, _ = planted(translator.model.plain(), useless)
+    alone, _ = planted(translator.model, useless)
     alone.tokenizer = translator.tokenizer
     study = run_pruning("planted", alone, pairs, PruneSettings(points=7, random_orders=1))
     assert {name for name, _ in study.importance[-len(useless) :]} == set(useless)

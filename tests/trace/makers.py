@@ -5,9 +5,12 @@ import torch
 from regard.attention import ATTENTION
 from regard.build import REFUSED, REFUSED_IN_TEXT, build_model
 from regard.config import DecodeSettings, ModelSettings, PartSettings
+from regard.engine import Engine
+from regard.engine.plain import PlainEngine
 from regard.model.norm import BatchNorm
 from regard.pipeline.translator import Translator
 from regard.position import POSITION
+from regard.trace import trace
 from tests.pipeline.test_translator import TOKENIZER, V
 
 METHODS = {
@@ -56,9 +59,9 @@ def make_model(family="transformer", scheme="sinusoidal", attention="scaled_dot"
 def make_translator(model, **changes):
     """Makes a translator whose targets have at most four tokens."""
     settings = DecodeSettings(**({"method": "greedy", "max_ratio": 0.0, "max_extra": 4, "batch_tokens": 20} | changes))
-    return Translator(model, TOKENIZER, settings, "zh", "en", 30)
+    return Translator(model if isinstance(model, Engine) else PlainEngine(model), TOKENIZER, settings, "zh", "en", 30)
 
 
 def one_trace(model, text="bad cab", **changes):
     """Traces one text."""
-    return make_translator(model, **changes).translate(text, trace=True)[0].trace
+    return trace(make_translator(model, **changes), text)

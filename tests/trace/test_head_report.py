@@ -173,7 +173,7 @@ def test_bleu_is_that_of_greedy_translations_without_the_head(learned):
     translator, pairs = learned
     report = report_heads(translator, pairs[:5], bleu=True)
     assert report.whole.bleu > 50
-    plain = translator.model.plain()
+    plain = translator.model
     for head in report.heads:
         alone = make_translator(without(plain, head.kind, head.layer, head.head), max_extra=20, max_ratio=2.0)
         alone.tokenizer = translator.tokenizer
@@ -187,7 +187,7 @@ def test_a_useless_head_comes_last(learned, place):
     """A head whose output nobody reads is planted in a model that needs all its heads."""
     translator, pairs = learned
     kind, layer, head = place.split(":")
-    planted = make_translator(without(translator.model.plain(), kind, int(layer), int(head)))
+    planted = make_translator(without(translator.model, kind, int(layer), int(head)))
     planted.tokenizer = translator.tokenizer
     ranked = report_heads(planted, pairs).ranked().heads
     assert (str(ranked[-1]), ranked[-1].loss) == (place, 0.0)

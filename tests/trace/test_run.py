@@ -9,9 +9,11 @@ from dataclasses import replace
 import pytest
 import torch
 
+import regard
 from regard.build import build_model
 from regard.config import PRESETS, ModelSettings, parse_settings, preset
-from regard.engine import swift
+from regard.engine import select_engine
+from regard.engine.plain import PlainDecoder
 from regard.model.quantize import dequantize_linears
 from regard.search.hypothesis import Hypothesis
 from regard.trace.run import follow
@@ -39,7 +41,7 @@ def test_what_leads_is_the_best_of_what_the_search_keeps(text):
     translator = make_translator(make_model(), method="beam", beam=4, max_extra=12)
     told = []
     follow(translator, text, translator.settings, [], told.append)
-    nodes = translator.translate(text, trace=True)[0].trace.tree.nodes
+    nodes = regard.trace(translator, text).tree.nodes
     for step, now in enumerate(told):
         best = max((node.total, node.number) for node in nodes if node.step == step and node.fate in {"kept", "open"})
         assert now.score * (step + 1) == pytest.approx(best[0], abs=1e-9)
@@ -90,7 +92,7 @@ def test_who_listens_can_end_it():
 
 def assert_equal(translator, texts=TEXTS, **given):
     """Asserts that a traced run gives what an untraced one does, and that its traces tell of that very run."""
-    found, expected = translator.translate(texts, **given, trace=True), translator.translate(texts, **given)
+    found, expected = regard.trace_texts(translator, texts, **given), translator.translate(texts, **given)
     assert [one.translation for one in found] == expected
     for one, translation in zip(found, expected, strict=True):
         best = [one_trace.tree.hypothesis(one_trace.tree.best) for one_trace in one.traces]
@@ -117,7 +119,7 @@ def of_preset(request):
     name, family = request.param
     sizes = parse_settings(ModelSettings, {"tie": "target", **preset(name, family).get("model", {})})
     with torch.no_grad():
-        return swift(build_model(sizes, (V, V)).eval())
+        return select_engine(build_model(sizes, (V, V)).eval())
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -135,7 +137,7 @@ def test_8_bit_models_replay_in_float_and_say_how_far_off_that_is(family, attent
     model = make_model(
         family, attention=attention, dtype=torch.float32, d_model=24, n_heads=2 if family[0] == "t" else 1
     )
-    found = assert_equal(make_translator(swift(model, "int8"), **METHODS[method]))
+    found = assert_equal(make_translator(select_engine(model, "int8"), **METHODS[method]))
     checks = [trace.check() for one in found for trace in one.traces]
     assert max(check.weights for check in checks) < 1e-5
     assert 1e-4 < max(check.log_prob for check in checks) < 1.0
@@ -144,10 +146,10 @@ def test_8_bit_models_replay_in_float_and_say_how_far_off_that_is(family, attent
 def test_the_maps_of_an_8_bit_model_are_restored_for_the_replay():
     """Not packable, so that its very modules hold 8-bit maps."""
     model = make_model("transformer", "t5", dtype=torch.float32, d_model=24)
-    small = swift(model, "int8")
+    small = select_engine(model, "int8")
     look = one_trace(small).encoder[0]
     assert look.q.dtype == torch.float32
-    rounded = one_trace(dequantize_linears(deepcopy(small))).encoder[0]
+    rounded = one_trace(dequantize_linears(deepcopy(small.model))).encoder[0]
     exactly(look.q, rounded.q)
     assert 1e-5 < (look.weights() - one_trace(model).encoder[0].weights()).abs().max() < 0.05
 
@@ -158,7 +160,7 @@ def test_sentences_that_leave_the_batch_early_keep_their_own_trees():
     together = assert_equal(translator, texts)
     assert len({len(one.trace.steps) for one in together}) > 2
     for one, text in zip(together, texts, strict=True):
-        alone = translator.translate(text, trace=True)[0].trace.tree
+        alone = regard.trace(translator, text).tree
         assert [(node.token, node.fate) for node in one.trace.tree.nodes] == [
             (node.token, node.fate) for node in alone.nodes
         ]
@@ -178,22 +180,23 @@ def test_prefixes_parts_and_windows_are_traced_too(monkeypatch):
     assert_equal(make_translator(make_model(), **METHODS["sample"]))
 
 
-class Asked(Counting):
-    """Writes down besides how many continuations it was asked for."""
+class Asked(PlainDecoder):
+    """Records how many continuations it was asked for."""
 
-    def choices(self, tokens, state, must, k):
-        self.rows.append(k)
-        return super().choices(tokens, state, must, k)
+    def top_k(self, tokens, state, forced, k):
+        self.model.rows.append(k)
+        return super().top_k(tokens, state, forced, k)
 
 
 def test_a_search_asks_the_model_for_nothing_more():
-    model = Asked(make_model())
+    model = Counting(make_model())
     translator = make_translator(model, **METHODS["beam"])
+    translator.engine._decoder = Asked(model)
     translator.translate(TEXTS)
     rows, read = model.rows[:], model.read[:]
     model.rows.clear(), model.read.clear()
-    with pytest.raises(ValueError, match="to be looked into, got Asked"):
-        translator.translate(TEXTS, trace=True)
+    with pytest.raises(ValueError, match="to be looked into, got Counting"):
+        regard.trace_texts(translator, TEXTS)
     assert (model.rows, model.read) == (rows, read)
 
 
@@ -202,7 +205,7 @@ def test_the_model_is_left_as_it_was():
     names = [name for name, _ in model.named_modules()]
     modules = [id(module) for module in model.modules()]
     trace = one_trace(model)
-    assert model.training and trace.check().log_prob < 1e-10, "dropout rests in the replay"
+    assert not model.training and trace.check().log_prob < 1e-10, "dropout rests, from the engine on"
     assert [name for name, _ in model.named_modules()] == names
     assert [id(module) for module in model.modules()] == modules
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
@@ -233,13 +236,13 @@ def test_an_unfinished_path_is_read_as_far_as_it_went():
 
 def test_unknown_models_are_refused_by_name():
     with pytest.raises(ValueError, match="one of Transformer, Recurrent, DecoderOnly to be looked into, got Echo"):
-        make_translator(Echo(V)).translate("abc", trace=True)
+        regard.trace(make_translator(Echo(V)), "abc")
 
 
 def test_settings_of_one_call_are_kept_in_the_trace():
     translator = make_translator(make_model())
     chosen = replace(translator.settings, method="sample", n_best=2, seed=3)
-    trace = translator.translate("abc", chosen, trace=True)[0].trace
+    trace = regard.trace(translator, "abc", chosen)
     assert trace.settings == chosen
     assert isinstance(trace.tree.hypothesis(trace.leaf), Hypothesis)
 

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+import regard
 from regard.batch import make_batch
 from regard.padding import EOS
 from regard.search.hypothesis import ranked
-from regard.trace.replay import Watched
+from regard.trace.replay import RecordingEngine
 from regard.trace.run import make_trace
 from regard.trace.search_tree import FATES, Tree
 from tests.search.models import WORDS
@@ -22,11 +23,10 @@ SOURCE = [4, 5, 6]
 def traced_tree(translator, source, **settings):
     """Gives what a search found for some ids, and its tree."""
     chosen = replace(translator.settings, **settings)
-    watched = Watched(translator.model)
-    watching = make_translator(watched)
-    found = watching.find([[source]], chosen, [], lambda n: None)[0]
-    (search,) = watched.searches
-    return found, make_trace(translator, chosen, source, found, search.answers[0]).tree
+    engine = RecordingEngine(translator.engine)
+    found = make_translator(engine).search([[source]], chosen, [], lambda n: None)[0]
+    (record,) = engine.decoder.records
+    return found, make_trace(translator, chosen, source, found, record.steps[0]).tree
 
 
 def plain_beam(model, source, beam, n_steps):
@@ -102,7 +102,7 @@ def test_every_leaf_can_be_looked_at_in_its_own_order():
 
 def test_forced_tokens_stand_alone():
     translator = make_translator(make_model(), **METHODS["beam"])
-    trace = translator.translate("abc", prefix="hi", trace=True)[0].trace
+    trace = regard.trace(translator, "abc", prefix="hi")
     assert [node.piece for node in trace.tree.nodes if node.step < 2] == ["h", "i"]
 
 

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from regard.trace.run import watch_writing
+from regard.trace import trace
+from regard.trace.run import trace_tokens
 from tests.pipeline.writers import make_model, make_writer
 
 
@@ -11,28 +12,28 @@ from tests.pipeline.writers import make_model, make_writer
 @pytest.mark.parametrize("position", ["rotary", "alibi", "learned", "none"])
 def test_what_is_watched_is_what_is_written(method, position):
     writer = make_writer(make_model(position), method=method, max_extra=12)
-    ids = writer.ids("bad fa")
-    watched = list(watch_writing(writer, ids, writer.settings))
+    ids = writer.encode("bad fa")
+    watched = list(trace_tokens(writer, ids, writer.settings))
     assert [(each.token, each.log_prob) for each in watched] == list(writer.tokens(ids, writer.settings))
 
 
 def test_weights_are_those_of_the_whole_text():
     writer = make_writer(method="greedy", max_extra=7)
-    ids = writer.ids("cab")
-    trace = writer.write("cab", trace=True).traces[0]
-    whole = torch.stack([look.weights() for look in trace.decoder]).mean((0, 1))
-    for step, each in enumerate(watch_writing(writer, ids, writer.settings)):
+    ids = writer.encode("cab")
+    seen = trace(writer, "cab")
+    whole = torch.stack([look.weights() for look in seen.decoder]).mean((0, 1))
+    for step, each in enumerate(trace_tokens(writer, ids, writer.settings)):
         row = len(ids) + step
-        torch.testing.assert_close(each.looked, whole[row, : row + 1], check_dtype=False)
+        torch.testing.assert_close(each.weights, whole[row, : row + 1], check_dtype=False)
 
 
 def test_a_model_that_has_forgotten_the_beginning_looked_at_less():
-    writer = make_writer(room=8, method="greedy", max_extra=20)
-    lengths = [len(each.looked) for each in watch_writing(writer, writer.ids("abcde"), writer.settings)]
+    writer = make_writer(window=8, method="greedy", max_extra=20)
+    lengths = [len(each.weights) for each in trace_tokens(writer, writer.encode("abcde"), writer.settings)]
     assert lengths[0] == 6 and max(lengths) <= 8 and min(lengths[3:]) < 8
 
 
 def test_the_model_itself_is_not_listened_to():
     writer = make_writer(max_extra=2)
-    list(watch_writing(writer, [], writer.settings))
+    list(trace_tokens(writer, [], writer.settings))
     assert not any(module._forward_hooks for module in writer.model.modules())

@@ -7,6 +7,7 @@ import torch
 
 import regard
 from regard.plot.traces import FIGURES, head_figure, terms_figure
+from regard.trace.run import trace_generation
 from regard.trace.summary import look_back, summarise
 from tests.pipeline.writers import make_model, make_writer
 
@@ -21,8 +22,8 @@ RUNS = [*((method, "rotary") for method in METHODS), *(("greedy", name) for name
 @pytest.mark.parametrize(("method", "position"), RUNS)
 def test_what_is_traced_is_what_is_written(method, position):
     writer = make_writer(make_model(position), **METHODS[method])
-    seen = writer.write("ab c", trace=True)
-    assert seen.translation == writer.write("ab c")
+    seen = trace_generation(writer, "ab c")
+    assert seen.translation == writer.generate("ab c")
     trace = seen.trace
     assert (trace.text, trace.output, trace.source) == ("ab c", seen.text, ())
     assert trace.read[:5] == ("<s>", "a", "b", "▁", "c") and trace.target[:-1] == trace.read[1:]
@@ -41,13 +42,13 @@ def test_what_is_traced_is_what_is_written(method, position):
 
 def test_other_paths_of_the_search_can_be_looked_at():
     writer = make_writer(method="beam", beam=3, n_best=3)
-    trace = writer.write("a", trace=True).trace
+    trace = regard.trace(writer, "a")
     other = trace.of(next(leaf.number for leaf in trace.tree.leaves("ended", "open") if leaf.number != trace.leaf))
     assert other.text == "a" and other.source == () and other.output != trace.output and other.output.startswith("a")
 
 
 def test_words_look_back_at_what_was_written_before_them():
-    trace = make_writer(method="greedy").write("ab cd e", trace=True).trace
+    trace = regard.trace(make_writer(method="greedy"), "ab cd e")
     seen = look_back(trace)
     torch.testing.assert_close(seen.shares.sum(1), torch.ones(len(seen.output), dtype=seen.shares.dtype))
     assert [word.text for word in seen.source][:3] == ["<s>", "ab", "cd"]
@@ -60,7 +61,7 @@ def test_words_look_back_at_what_was_written_before_them():
 
 
 def test_a_trace_is_saved_shown_and_drawn(tmp_path):
-    trace = make_writer(method="sample", seed=1).write("ab cd", trace=True).trace
+    trace = regard.trace(make_writer(method="sample", seed=1), "ab cd")
     trace.save(tmp_path / "trace.safetensors")
     again = regard.load_trace(tmp_path / "trace.safetensors")
     assert (again.text, again.source, again.read, again.steps) == (trace.text, (), trace.read, trace.steps)
@@ -76,7 +77,7 @@ def test_a_trace_is_saved_shown_and_drawn(tmp_path):
 def test_the_writer_is_left_as_it_was():
     writer = make_writer(method="greedy")
     before = {name: tensor.clone() for name, tensor in writer.model.state_dict().items()}
-    writer.write("abc", trace=True)
+    regard.trace(writer, "abc")
     for name, tensor in writer.model.state_dict().items():
         assert torch.equal(tensor, before[name])
     assert replace(writer.settings) == writer.settings and not any(m._forward_hooks for m in writer.model.modules())

@@ -9,7 +9,9 @@ from dataclasses import replace
 import pytest
 from safetensors.torch import load_file
 
-from regard.checkpoint import Form, copy_model, load_model, read_json
+from regard.checkpoint import read_json
+from regard.checkpoint.folder import copy_model, load_model
+from regard.checkpoint.weights import Form
 from regard.train.initialise import LR_SHARE
 from regard.train.loop import RunStoppedError
 from regard.train.start import Said, Sources, start_run

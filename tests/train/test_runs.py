@@ -15,7 +15,8 @@ from safetensors.torch import load_file
 import regard.checkpoint.weights
 import regard.train.loop
 import regard.train.step
-from regard.checkpoint import load_model, read_json
+from regard.checkpoint import read_json
+from regard.checkpoint.folder import load_model
 from regard.config import Settings
 from regard.train.loop import RunStoppedError
 from regard.train.run import choose_device, resolve
@@ -414,7 +415,7 @@ def test_a_damaged_checkpoint_is_named(peaceful, tmp_path, name):
     run = shutil.copytree(peaceful, tmp_path / "run")
     path = checkpoints(run / "checkpoints")[-1] / name
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(ValueError, match=f"step-00000012/{name}: this is no complete"):
+    with pytest.raises(ValueError, match=f"step-00000012/{name}: this is not a complete"):
         run_training(settings_of(run), run)
 
 

@@ -40,7 +40,9 @@ def test_a_word_of_the_question_colours_what_it_looked_at(visit, told, picture):
     page, shares = visit("view=answers&" + urlencode(ASKED)), looks(told)
     page.locator(".asked button").nth(1).hover()
     best = told["context"][int(shares[1].argmax())]["text"]
-    expect(page.locator("main [aria-live]").first).to_contain_text(f"attends to {best} {round(100 * shares[1].max())} %")
+    expect(page.locator("main [aria-live]").first).to_contain_text(
+        f"attends to {best} {round(100 * shares[1].max())} %"
+    )
     drawn = [float(word.get_attribute("data-share")) for word in page.locator("[data-word]").all()]
     assert drawn == pytest.approx(shares[1].tolist(), abs=2e-4)
     picture(page, "answers-word")

@@ -25,8 +25,9 @@ from regard.align.links import (
 )
 from regard.align.words import Read, read_pair
 from regard.config import choose
+from regard.data.normalise import language_code
 from regard.model import Seq2Seq
-from regard.pipeline.translator import Translator, language
+from regard.pipeline.translator import Translator
 from regard.trace.head_ablation import Bar, find_places, no_bar, own_copy
 from regard.trace.summary import Choice, all_choices, named_choices
 
@@ -186,7 +187,7 @@ def _check_gold(reads: Sequence[Read], gold: Sequence[Gold] | None) -> None:
 
 def _check_languages(sides: Sequence[Translator]) -> None:
     """Raises ValueError where the second model does not translate back what the first translates."""
-    (src, tgt), *others = [(language(side.src_lang), language(side.tgt_lang)) for side in sides]
+    (src, tgt), *others = [(language_code(side.src_lang), language_code(side.tgt_lang)) for side in sides]
     for back, to in others:
         if (back, to) != (tgt, src):
             raise ValueError(f"the reverse of a model {src} → {tgt} must be one {tgt} → {src}, got {back} → {to}")

@@ -1,107 +1,74 @@
-"""A model with settings and tokenizer <-> folder."""
+"""A model's folder without PyTorch: its files, its settings, and its weights as NumPy arrays."""
 
-import shutil
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import regard
-from regard.atomic import atomic_folder, latest
-from regard.build import build_model
-from regard.checkpoint.weights import (
-    CONFIG,
-    SCORES,
-    WEIGHTS,
-    Form,
-    Undrawn,
-    fill,
-    gathered,
-    put,
-    read_json,
-    read_settings,
-    read_tensors,
-    read_weights,
-    settings_table,
-    unique_tensors,
-    write_json,
-    write_tensors,
-    write_weights,
-)
-from regard.config import Settings
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from regard.atomic import latest
+from regard.config import Settings, parse_settings
 from regard.data.tokenizer import Tokenizer
-from regard.model import Seq2Seq
 
-CARD = "card.md"
+CONFIG, SCORES, CARD = "config.json", "scores.json", "card.md"
 ALIGNMENT = "alignment.json"  # the heads that align best, where somebody measured it
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+SCALE = ".scale"  # after the name of an 8-bit matrix: the scales of its rows
+# As safetensors names them. NumPy has no bfloat16: its numbers are the upper halves of float32's.
+DTYPES = {
+    **{"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": np.uint16, "BOOL": np.bool_},
+    **{f"{sign}{bits}": np.dtype(f"{sign.lower()}{bits // 8}") for sign in "IU" for bits in (8, 16, 32, 64)},
+}
+PRECISIONS = {"F32": "float32", "BF16": "bfloat16", "I8": "int8"}
 
 
-@dataclass(frozen=True, eq=False)
-class Checkpoint:
-    """A model that can be used: its parameters, its words, and the settings it was made with."""
-
-    model: Seq2Seq
-    tokenizer: Tokenizer
-    settings: Settings
-
-
-def save_model(folder: Path, checkpoint: Checkpoint, scores: Mapping[str, Any], form: Form = Form()) -> None:
-    """Writes one folder that works on another machine; a model that was there is replaced once this one is complete."""
-    with atomic_folder(folder) as part:
-        _write(part, checkpoint, scores, form)
-
-
-def copy_model(folder: Path, out: Path, form: Form) -> None:
-    """Writes a model anew in another form; its settings, tokenizer, scores, card and choice of heads stay.
-
-    Only where its texts lay is cut to the last folder and the file: the rest tells of one machine.
-    """
-    folder = model_folder(folder)
-    checkpoint = load_model(folder)
-    with atomic_folder(out) as part:
-        _write(part, replace(checkpoint, settings=_portable(checkpoint.settings)), {}, form)
-        for name in (SCORES, CARD, ALIGNMENT):
-            if (folder / name).exists():
-                shutil.copyfile(folder / name, part / name)
-
-
-def _portable(made: Settings) -> Settings:
-    def cut(sources: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(",".join("/".join(Path(file).parts[-2:]) for file in source.split(",")) for source in sources)
-
-    data = {name: cut(getattr(made.data, name)) for name in ("train", "valid", "test", "exclude")}
-    return replace(made, data=replace(made.data, **data), text=replace(made.text, tokenizer=None))
-
-
-def _write(part: Path, checkpoint: Checkpoint, scores: Mapping[str, Any], form: Form) -> None:
-    write_weights(part, unique_tensors(checkpoint.model), form)
-    write_json(part / CONFIG, {"regard": regard.__version__, "settings": settings_table(checkpoint.settings)})
-    write_json(part / SCORES, dict(scores))
-    checkpoint.tokenizer.save(part)
-
-
-def load_model(folder: Path) -> Checkpoint:
-    """Reads a model folder, or the model inside a run's folder; raises ValueError naming the file that is wrong."""
-    return _load(model_folder(folder))[0]
-
-
-def _load(folder: Path) -> tuple[Checkpoint, dict[str, Any]]:
-    """Reads a model, and tells in which form it lies on disk."""
-    made = read_settings(folder / CONFIG)
-    tokenizer = Tokenizer.load(folder)
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object; a missing, truncated or foreign file is named."""
     try:
-        with Undrawn():
-            model = build_model(made.model, (tokenizer.vocab_size("src"), tokenizer.vocab_size("tgt")))
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ValueError(f"{path}: this file is missing from the model folder") from error
+    except (ValueError, OSError) as error:
+        raise ValueError(f"{path}: this is not a complete JSON file ({error})") from error
+    if not isinstance(value, dict):
+        raise ValueError(f"{path}: this must be a JSON object, got {type(value).__name__}")
+    return value
+
+
+def write_json(path: Path, value: Mapping[str, Any]) -> None:
+    """Write a JSON object for people and programs."""
+    path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def read_settings(path: Path) -> Settings:
+    """Read the settings that a run or a model was made with."""
+    saved = read_json(path).get("settings")
+    if not isinstance(saved, dict):
+        raise ValueError(f"{path}: this must hold a table of settings, got {type(saved).__name__}")
+    try:
+        return parse_settings(Settings, saved)
     except ValueError as error:
-        raise ValueError(f"{folder / CONFIG}: {error}") from error
-    weights = read_weights(folder)
-    fill(model, weights.tensors, weights.path)
-    form = {"precision": weights.precision, "shards": weights.n_shards, "bytes": weights.n_bytes}
-    return Checkpoint(model.eval(), tokenizer, made), form
+        raise ValueError(f"{path}: {error}") from error
+
+
+def settings_table(made: Settings) -> dict[str, Any]:
+    """Return settings as tables in the form in which they are read."""
+
+    def flat(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        if value.keys() == {"name", "options"}:
+            return {"name": value["name"], **value["options"]}
+        return {key: "none" if item is None else flat(item) for key, item in value.items()}
+
+    return flat(asdict(made))
 
 
 def model_folder(folder: Path) -> Path:
-    """Gives the model inside a run's folder, or the folder itself."""
+    """Return the model inside a run's folder, or the folder itself."""
     inside = latest(folder / "model")
     found = inside if (inside / CONFIG).exists() else latest(folder)
     if not found.is_dir():
@@ -109,41 +76,120 @@ def model_folder(folder: Path) -> Path:
     return found
 
 
+@dataclass(frozen=True, eq=False)
+class StoredArrays:
+    """The arrays of a folder as they lie on disk, mapped and not copied."""
+
+    path: Path  # of the one file, or of the index
+    arrays: dict[str, np.ndarray]
+    dtypes: dict[str, str]  # as safetensors names them
+    n_shards: int
+    n_bytes: int  # of all files
+
+    @property
+    def precision(self) -> str:
+        """The precision of the largest array, which is what most of a model is in."""
+        largest = max(self.arrays, key=lambda name: self.arrays[name].size)
+        return PRECISIONS.get(self.dtypes[largest], str(self.arrays[largest].dtype))
+
+    def restored(self) -> dict[str, np.ndarray]:
+        """Return the numbers to compute with: float32 for 8-bit rows and bfloat16, all else as it is stored."""
+        rounded = self._rounded()
+        found = {}
+        for name, array in self.arrays.items():
+            if name in rounded:
+                scales = self.arrays[name + SCALE].astype(np.float32)
+                found[name] = array.astype(np.float32) * scales[:, None]
+            elif name.removesuffix(SCALE) not in rounded:
+                wide = self.dtypes[name] == "BF16"
+                found[name] = (array.astype(np.uint32) << 16).view(np.float32) if wide else array
+        return found
+
+    def _rounded(self) -> set[str]:
+        return {name for name in self.arrays if name + SCALE in self.arrays}
+
+
+def weights_path(folder: Path) -> Path:
+    """Return the file that holds a folder's weights, or the index of several."""
+    one, index = folder / WEIGHTS, folder / INDEX
+    return one if one.exists() or not index.exists() else index
+
+
+def read_stored(folder: Path) -> StoredArrays:
+    """Map the weights of a folder, whatever their form; a missing, truncated or foreign file is named."""
+    path = weights_path(folder)
+    if path.name == WEIGHTS:
+        (arrays, dtypes, _), paths = read_file(path), [path]
+    else:
+        arrays, dtypes, paths = _read_shards(folder)
+    if not arrays:
+        raise ValueError(f"{paths[0]}: a model must have weights, got a file without any: copy the folder again")
+    return StoredArrays(path, arrays, dtypes, len(paths), sum(path.stat().st_size for path in paths))
+
+
+def read_file(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str], dict[str, str]]:
+    """Map a safetensors file: its arrays, their types, and the notes that its writer left in it."""
+    try:
+        with safe_open(path, framework="np") as file:  # checks the header against the file's size
+            notes = file.metadata() or {}
+        with path.open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(size))
+    except FileNotFoundError as error:
+        raise ValueError(f"{path}: this file is missing from the model folder") from error
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"{path}: this is not a complete safetensors file ({error}): copy the folder again") from error
+    header.pop("__metadata__", None)
+    unknown = sorted({each["dtype"] for each in header.values()} - DTYPES.keys())
+    if unknown:
+        raise ValueError(f"{path}: weights must be of one of the types {', '.join(DTYPES)}, got {unknown[0]}")
+    empty = path.stat().st_size == 8 + size
+    content = np.zeros(0, np.uint8) if empty else np.memmap(path, np.uint8, "r", 8 + size)
+    arrays = {}
+    for name, each in header.items():
+        first, end = each["data_offsets"]
+        arrays[name] = content[first:end].view(DTYPES[each["dtype"]]).reshape(each["shape"])
+    return arrays, {name: each["dtype"] for name, each in header.items()}, notes
+
+
+def _read_shards(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, str], list[Path]]:
+    index = read_json(folder / INDEX)
+    files, notes = index.get("weight_map"), index.get("metadata")
+    named = isinstance(files, dict) and all(
+        isinstance(name, str) and Path(name).name == name for name in files.values()
+    )
+    if not isinstance(files, dict) or not named or not files:
+        raise ValueError(
+            f"{folder / INDEX}: weight_map must name a file of this folder for each tensor, got {files!r:.60}"
+        )
+    mark = notes.get("mark") if isinstance(notes, dict) else None
+    arrays: dict[str, np.ndarray] = {}
+    dtypes: dict[str, str] = {}
+    paths = [folder / name for name in sorted(set(files.values()))]
+    for path in paths:
+        shard, types, found = read_file(path)
+        expected = {name for name, file in files.items() if file == path.name}
+        if found.get("mark") != mark or shard.keys() != expected:
+            other = sorted(shard.keys() ^ expected)[:3] or "the same names, and another mark"
+            raise ValueError(f"{path}: this shard is of another model than {INDEX} ({other}): copy the folder again")
+        arrays |= shard
+        dtypes |= types
+    return arrays, dtypes, paths
+
+
 def describe(folder: Path) -> dict[str, Any]:
-    """Tells what a model is: its size, its form on disk, its words, its settings and its scores."""
+    """Tell what a model is: its size, its form on disk, its vocabulary, its settings and its scores."""
     folder = model_folder(folder)
-    checkpoint, form = _load(folder)
-    tokenizer = checkpoint.tokenizer
+    made, stored, tokenizer = read_settings(folder / CONFIG), read_stored(folder), Tokenizer.load(folder)
+    # Scales of 8-bit rows are a form of storage, and the running means of a batch norm are not learned.
+    apart = (SCALE, ".mean", ".variance") if made.model.norm == "batch" else (SCALE,)
+    sizes = [array.size for name, array in stored.arrays.items() if not name.endswith(apart)]
     return {
-        "parameters": sum(parameter.numel() for parameter in checkpoint.model.parameters()),
-        **form,
+        "parameters": sum(sizes),
+        "precision": stored.precision,
+        "shards": stored.n_shards,
+        "bytes": stored.n_bytes,
         "vocabulary": {side: tokenizer.vocab_size(side) for side in ("src", "tgt")},
         "scores": read_json(folder / SCORES) if (folder / SCORES).exists() else {},
-        "settings": settings_table(checkpoint.settings),
+        "settings": settings_table(made),
     }
-
-
-__all__ = [
-    "ALIGNMENT",
-    "CARD",
-    "CONFIG",
-    "SCORES",
-    "WEIGHTS",
-    "Checkpoint",
-    "Form",
-    "copy_model",
-    "describe",
-    "fill",
-    "gathered",
-    "load_model",
-    "model_folder",
-    "put",
-    "read_json",
-    "read_settings",
-    "read_tensors",
-    "save_model",
-    "settings_table",
-    "unique_tensors",
-    "write_json",
-    "write_tensors",
-]

@@ -1,21 +1,21 @@
-"""Safetensors, shards, JSON, lazy init."""
+"""Tensors to safetensors files and back: shards, precisions, modules filled without drawing random numbers first."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from regard.config import Settings, parse_settings
+from regard.checkpoint import INDEX, WEIGHTS, read_file, read_stored, write_json
 from regard.model.layers import is_sharded
-from regard.model.quantize import dequantize, precision_of, quantize
+from regard.model.quantize import quantize
 
 
 def unique_tensors(module: nn.Module) -> dict[str, Tensor]:
@@ -69,69 +69,21 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], notes: dict[str, st
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Reads a safetensors file; a missing, truncated or foreign one is named."""
+    """Read a safetensors file; a missing, truncated or foreign one is named."""
     return read_noted(path)[0]
 
 
 def read_noted(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Reads a safetensors file with the notes that its writer left in it."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
-    except FileNotFoundError as error:
-        raise ValueError(f"{path}: this file is missing from the model folder") from error
-    except (SafetensorError, OSError) as error:
-        raise ValueError(f"{path}: this is no complete safetensors file ({error}): copy the folder again") from error
+    """Read a safetensors file with the notes that its writer left in it."""
+    arrays, dtypes, notes = read_file(path)
+    return {name: _tensor(array, dtypes[name]) for name, array in arrays.items()}, notes
 
 
-CONFIG, SCORES = "config.json", "scores.json"
+def _tensor(array: np.ndarray, dtype: str) -> Tensor:
+    tensor = torch.from_numpy(array.copy())
+    return tensor.view(torch.bfloat16) if dtype == "BF16" else tensor
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Reads a JSON object; a missing, truncated or foreign file is named."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise ValueError(f"{path}: this file is missing from the model folder") from error
-    except (ValueError, OSError) as error:
-        raise ValueError(f"{path}: this is no complete JSON file ({error})") from error
-    if not isinstance(value, dict):
-        raise ValueError(f"{path}: this must be a JSON object, got {type(value).__name__}")
-    return value
-
-
-def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    """Writes a JSON object for people and programs."""
-    path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def read_settings(path: Path) -> Settings:
-    """Reads the settings that a run or a model was made with."""
-    saved = read_json(path).get("settings")
-    if not isinstance(saved, dict):
-        raise ValueError(f"{path}: this must hold a table of settings, got {type(saved).__name__}")
-    try:
-        return parse_settings(Settings, saved)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
-
-
-def settings_table(made: Settings) -> dict[str, Any]:
-    """Gives settings as tables in the form in which they are read."""
-
-    def flat(value: Any) -> Any:
-        if isinstance(value, dict) and value.keys() == {"name", "options"}:
-            return {"name": value["name"], **value["options"]}
-        return (
-            {key: "none" if item is None else flat(item) for key, item in value.items()}
-            if isinstance(value, dict)
-            else value
-        )
-
-    return flat(asdict(made))
-
-
-WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 MIB = 1 << 20
 HEADER = 256  # bytes of a shard's header for each tensor, and then some
 
@@ -142,17 +94,6 @@ class Form:
 
     precision: str = "float32"
     shard_mib: float | None = None  # one file
-
-
-@dataclass(frozen=True, eq=False)
-class Weights:
-    """Tensors as they are computed with, and the form in which they lie on disk."""
-
-    path: Path  # of the one file, or of the index
-    tensors: dict[str, Tensor]
-    precision: str
-    n_shards: int
-    n_bytes: int  # of all files
 
 
 def write_weights(folder: Path, tensors: Mapping[str, Tensor], form: Form) -> None:
@@ -174,42 +115,9 @@ def write_weights(folder: Path, tensors: Mapping[str, Tensor], form: Form) -> No
     write_json(folder / INDEX, {"metadata": {"total_size": total, "mark": mark}, "weight_map": places})
 
 
-def read_weights(folder: Path) -> Weights:
-    """Reads the weights of a folder, whatever their form; a missing, truncated or foreign file is named."""
-    path = folder / WEIGHTS
-    if path.exists() or not (folder / INDEX).exists():
-        tensors, _ = read_noted(path)
-        paths = [path]
-    else:
-        path = folder / INDEX
-        tensors, paths = _read_shards(folder)
-    n_bytes = sum(path.stat().st_size for path in paths)
-    if not tensors:
-        raise ValueError(f"{paths[0]}: a model must have weights, got a file without any: copy the folder again")
-    return Weights(path, dequantize(tensors), precision_of(tensors), len(paths), n_bytes)
-
-
-def _read_shards(folder: Path) -> tuple[dict[str, Tensor], list[Path]]:
-    index = read_json(folder / INDEX)
-    places, notes = index.get("weight_map"), index.get("metadata")
-    named = isinstance(places, dict) and all(
-        isinstance(name, str) and Path(name).name == name for name in places.values()
-    )
-    if not isinstance(places, dict) or not named or not places:
-        raise ValueError(
-            f"{folder / INDEX}: weight_map must name a file of this folder for each tensor, got {places!r:.60}"
-        )
-    mark = notes.get("mark") if isinstance(notes, dict) else None
-    tensors: dict[str, Tensor] = {}
-    paths = [folder / name for name in sorted(set(places.values()))]
-    for path in paths:
-        shard, found = read_noted(path)
-        expected = {name for name, place in places.items() if place == path.name}
-        if found.get("mark") != mark or shard.keys() != expected:
-            other = sorted(shard.keys() ^ expected)[:3] or "the same names, and another mark"
-            raise ValueError(f"{path}: this shard is of another model than {INDEX} ({other}): copy the folder again")
-        tensors |= shard
-    return tensors, paths
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """Read the weights of a folder, whatever their form, as they are computed with."""
+    return {name: torch.from_numpy(np.array(array)) for name, array in read_stored(folder).restored().items()}
 
 
 def _shared_out(tensors: Mapping[str, Tensor], shard_mib: float | None) -> list[dict[str, Tensor]]:

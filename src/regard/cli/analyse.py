@@ -27,17 +27,17 @@ def read_with(
 ) -> tuple[str, Any, list[tuple[str, str]]]:
     """Opens a model, or the bundled one that suits the text; gives its name, itself, and the pairs that are wanted."""
     from regard.data.formats import read_pairs
-    from regard.pipeline import load
+    from regard.pipeline import load_translator
 
     turn = -1 if reverse else 1
-    translator = None if model is None else load(model, device=device)
+    translator = None if model is None else load_translator(model, device=device)
     languages = SUPPOSED if translator is None else (translator.src_lang, translator.tgt_lang)
     read = read_pairs(data, *languages[::turn])
     pairs = [(pair.tgt, pair.src) if reverse else (pair.src, pair.tgt) for pair in islice(read, most)]
     if model is not None:
         return model, translator, pairs
     name = _suiting(pairs)
-    return name, load(name, device=device), pairs
+    return name, load_translator(name, device=device), pairs
 
 
 def _suiting(pairs: list[tuple[str, str]]) -> str:
@@ -113,9 +113,9 @@ def align(
     name, translator, pairs = read_with(model, data, device)
     models = [name, *_reverse(reverse_model, name, translator)]
     from regard.align import align as run_align
-    from regard.pipeline import load
+    from regard.pipeline import load_translator
 
-    reverse = load(models[1], device=device) if len(models) == 2 else None
+    reverse = load_translator(models[1], device=device) if len(models) == 2 else None
     links = _gold(gold)
     asked = _asked(heads, models, gold is not None)
     found = run_align(translator, pairs, reverse, links, asked, units, symmetrise, with_bar)

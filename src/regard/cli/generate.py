@@ -13,7 +13,7 @@ from regard.plot.terminal import escaped, print_json, say
 
 if TYPE_CHECKING:
     from regard.config import DecodeSettings
-    from regard.pipeline.generator import Writer
+    from regard.pipeline.generator import Generator
 
 MODEL = "The folder of a run with a decoder, or the model folder inside it."
 OUT = "Save a trace of the text (.safetensors), or a page that shows it (.html)."
@@ -61,7 +61,7 @@ def generate(
     if json_:
         return print_json([_written(writer, prompt, chosen, sample) for sample in texts])
     for sample in texts:
-        _show(prompt, writer.generate(prompt, chosen, sample), first=sample == 0)
+        _show(prompt, writer.stream(prompt, chosen, sample), first=sample == 0)
 
 
 @app.command()
@@ -81,24 +81,20 @@ def perplexity(
         texts = [each.text for each in read_documents(files, columns or ()) if each.text]
     else:
         texts = ["".join(read_blocks(each)) for each in files]
-    found = writer.foresee(*texts)
-    told = {"loss": found.loss, "perplexity": found.perplexity, "pieces": found.n_pieces}
+    found = writer.log_likelihood(*texts)
+    told = {"loss": found.loss, "perplexity": found.perplexity, "pieces": found.n_tokens}
     if json_:
         return print_json(told)
-    print(f"{found.n_pieces:,} pieces: {found.loss:.4f} nats a piece, perplexity {found.perplexity:.3f}")
+    print(f"{found.n_tokens:,} pieces: {found.loss:.4f} nats a piece, perplexity {found.perplexity:.3f}")
 
 
-def _writer(model: str, precision: str, device: str) -> "Writer":
+def _writer(model: str, precision: str, device: str) -> "Generator":
     """Opens a model that writes."""
     if not model:
         raise ValueError("a model that writes must be named with --model: regard train --family decoder makes one")
-    from regard.pipeline import load
-    from regard.pipeline.generator import Writer
+    from regard.pipeline import load_generator
 
-    found = load(model, precision, device)
-    if not isinstance(found, Writer):
-        raise ValueError(f"{model}: this model translates and goes on with no text: use regard translate")
-    return found
+    return load_generator(model, precision, device)
 
 
 def _settings(default: "DecodeSettings", changes: dict[str, Any]) -> "DecodeSettings":
@@ -118,10 +114,10 @@ def _show(prompt: str, pieces: Iterable[str], first: bool) -> None:
     print()
 
 
-def _written(writer: "Writer", prompt: str, settings: "DecodeSettings", sample: int) -> Written:
+def _written(writer: "Generator", prompt: str, settings: "DecodeSettings", sample: int) -> Written:
     from regard.pipeline.generator import as_text
 
-    before = writer.ids(prompt)
+    before = writer.encode(prompt)
     said = list(writer.tokens(before, settings, sample))
     ended = bool(said) and said[-1][0] == writer.tokenizer.eos_id
     ids = [token for token, _ in said[: len(said) - ended]]
@@ -130,13 +126,15 @@ def _written(writer: "Writer", prompt: str, settings: "DecodeSettings", sample: 
     return Written(prompt, text, pieces, [gain for _, gain in said], sample, ended)
 
 
-def _keep(writer: "Writer", prompt: str, settings: "DecodeSettings", out: Path, model: str) -> None:
+def _keep(writer: "Generator", prompt: str, settings: "DecodeSettings", out: Path, model: str) -> None:
     """Writes one text, traced."""
     from regard.cli.trace import FILE, VIEW
 
     if out.suffix.lower() not in {FILE, VIEW} or not out.parent.is_dir():
         raise ValueError(f"{out}: a trace must end in {FILE} or {VIEW}, in a folder that is there; see regard trace")
-    seen = writer.write(prompt, settings, trace=True).trace
+    from regard.trace import trace
+
+    seen = trace(writer, prompt, settings)
     if out.suffix.lower() == FILE:
         seen.save(out)
     else:

@@ -62,7 +62,9 @@ def export(
     """Writes a model anew in fewer bytes, or in files of a limited size, ready to be given away."""
     if out.exists() and not overwrite:
         raise ValueError(f"{out}: there is something here already: --overwrite replaces it")
-    from regard.checkpoint import Form, copy_model, describe
+    from regard.checkpoint import describe
+    from regard.checkpoint.folder import copy_model
+    from regard.checkpoint.weights import Form
     from regard.zoo import find_model
 
     copy_model(find_model(model), out, Form(precision, shard_mib))

@@ -34,9 +34,9 @@ def read_text(
     if data:
         _, translator, pairs = read_with(model, data, place, most=sentences)
         return translator, pairs, place
-    from regard.pipeline import load
+    from regard.pipeline import load_translator
 
-    translator = load(model, device=place)
+    translator = load_translator(model, device=place)
     return translator, bundled_pairs(translator.src_lang, translator.tgt_lang)[:sentences], place
 
 

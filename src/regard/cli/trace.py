@@ -45,12 +45,13 @@ def trace(
     place = None if head is None else _place(head)
     folder, _ = (model, []) if model is not None else picked(src, tgt, iter([text]))
     from regard.pipeline import load
-    from regard.pipeline.generator import Writer
+    from regard.pipeline.generator import Generator
+    from regard.trace import trace as run_trace
 
     translator = load(folder, precision, device)
     check_languages(translator, src, tgt)
-    if isinstance(translator, Writer):
-        seen = translator.write(text.replace("\\n", "\n"), _writing(translator.settings, beam, set_), trace=True).trace
+    if isinstance(translator, Generator):
+        seen = run_trace(translator, text.replace("\\n", "\n"), _writing(translator.settings, beam, set_))
     else:
         seen = _translated(translator, text, decoding(translator.settings, beam, None, set_))
     choice = _aligning(seen, folder)
@@ -62,10 +63,12 @@ def trace(
 
 
 def _translated(translator: Any, text: str, settings: Any) -> "Trace":
-    if len(parts := translator.parts([text], 1)[0]) != 1:
+    if len(parts := translator.segment([text])[0]) != 1:
         got = f"{len(parts)} parts" if parts else repr(text)
         raise ValueError(f"a text to trace must have words, and no more than the model reads at once, got {got}")
-    return translator.translate(text, settings, trace=True)[0].trace
+    from regard.trace import trace
+
+    return trace(translator, text, settings)
 
 
 def _writing(default: Any, beam: int | None, set_: list[str] | None) -> Any:

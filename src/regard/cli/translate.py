@@ -47,9 +47,9 @@ def translate(
 
     lines = iter(text) if text else read_lines(input_)
     folder, lines = (model, lines) if model is not None else picked(src, tgt, lines)
-    from regard.pipeline import load
+    from regard.pipeline import load_translator
 
-    translator = load(folder, precision, device, shortlist)
+    translator = load_translator(folder, precision, device, shortlist)
     check_languages(translator, src, tgt)
     chosen = decoding(translator.settings, beam, n_best, set_)
     if pairs:
@@ -75,9 +75,9 @@ def evaluate(
     json_: Json = False,
 ) -> None:
     """Translates the source side of parallel text and scores it: BLEU and chrF by sacreBLEU, with signatures."""
-    from regard.pipeline import load
+    from regard.pipeline import load_translator
 
-    translator = load(model, precision, device, shortlist)
+    translator = load_translator(model, precision, device, shortlist)
     result = scored(translator, data, reverse, decoding(translator.settings, beam, None, set_))
     if json_:
         return print_json(result)
@@ -114,9 +114,11 @@ def picked(src: str | None, tgt: str | None, lines: Iterable[str], home: Path = 
 
 def check_languages(translator: Any, src: str | None, tgt: str | None) -> None:
     """Refuses a model that is said to know another language than it does."""
+    from regard.data.normalise import language_code
+
     known = {"--from": (src, translator.src_lang), "--to": (tgt, translator.tgt_lang)}
     for option, (said, found) in known.items():
-        if said is not None and said.lower().split("-")[0] != found.lower().split("-")[0]:
+        if said is not None and language_code(said) != language_code(found):
             raise ValueError(f"the model's own language must be meant by {option}, {found}, got {said}: leave it out")
 
 
@@ -166,7 +168,7 @@ def shortlist(
     """Learns which words a source suggests, so that translate --shortlist need not look through all of them."""
     if not out.parent.is_dir():
         raise ValueError(f"the folder for {out.name!r} does not exist: {out.parent}")
-    from regard.checkpoint import load_model
+    from regard.checkpoint.folder import load_model
     from regard.data.formats import read_pairs
     from regard.pipeline.shortlist import learn_shortlist
     from regard.zoo import find_model

@@ -140,3 +140,8 @@ def _needs_space(before: Sequence[str], word: str) -> bool:
         return False
     closes = before.count(QUOTE) % 2 == 1
     return not (closes and QUOTE in {last, word})
+
+
+def language_code(code: str) -> str:
+    """Return the language of a code such as `zh-CN`, `en_GB` or `zho_Hans`."""
+    return re.split("[-_]", code.lower())[0]

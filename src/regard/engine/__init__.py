@@ -1,93 +1,154 @@
-"""The quickest model there is that decodes as another does."""
+"""The searches of `search/` as fast as the device allows: one engine a model, chosen once."""
 
-from copy import deepcopy
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
-import torch
-from torch import nn
+import numpy as np
+from jaxtyping import Int
 
-from regard.attention import ScaledDot
-from regard.engine.cpu import NativeTransformer, turned_width
-from regard.engine.cuda import SlottedTransformer
-from regard.model.layers import Dropout, Embedding, FactoredTable, FeedForward, Linear, Output
-from regard.model.lean import LeanTransformer
-from regard.model.multihead import MultiHeadAttention
-from regard.model.norm import LayerNorm, Residual, RMSNorm
-from regard.model.quantize import quantize_linears
-from regard.model.seq2seq import Seq2Seq
-from regard.model.transformer import Decoder, DecoderLayer, Encoder, EncoderLayer, Transformer
-from regard.native import Library, UnavailableError, open_library
-from regard.position.absolute import HalfWave, Index, Learned, NoPosition, Sinusoidal
-from regard.position.relative import Rotary
+from regard.config import DecodeSettings, choose
+from regard.padding import Ids, length_sorted
+from regard.search import CHECK, SEARCH
+from regard.search.decoder import IncrementalDecoder
+from regard.search.hypothesis import Hypothesis
 
-# What packing understands, by the very class: a part that is not here may do anything, and its model stays as it is.
-PACKABLE = {
-    *(Transformer, Encoder, EncoderLayer, Decoder, DecoderLayer, Embedding, Output, Residual, FeedForward, Dropout),
-    FactoredTable,
-    *(MultiHeadAttention, ScaledDot, LayerNorm, RMSNorm),
-    *(NoPosition, Sinusoidal, Learned, Index, HalfWave, Rotary),
-    *(Linear, nn.Embedding, nn.Linear, nn.ModuleList),
-}
+if TYPE_CHECKING:
+    from regard.model import Seq2Seq
+
+# From the sources of a batch to the target tokens that may be written, EOS among them.
+Vocabulary = Callable[[Sequence[Ids]], Int[np.ndarray, " W"]]
+SELF_CONTAINED = {"greedy", "beam"}  # searches that an engine may run without asking Python at each step
 
 
-def swift(model: Seq2Seq, precision: str = "float32") -> Seq2Seq:
-    """Gives the quickest model there is that decodes the same: packed where its parts allow it, else as it is.
+class Engine(ABC):
+    """A model, in evaluation mode, that searches; what it finds is what the plain searches find, up to rounding."""
 
-    Packed are Transformers with scaled dot products and positions that are added to the tokens or turn queries and
-    keys: on a CPU for compiled code, or for PyTorch where there is none; on a GPU, where positions are added, for steps
-    of fixed shape, in the precision that the model has. In int8 the linear maps of every other model are still 8-bit
-    ones.
+    @property
+    @abstractmethod
+    def model(self) -> "Seq2Seq":
+        """The plain PyTorch modules that this engine decodes as, for traces."""
+
+    @property
+    @abstractmethod
+    def decoder(self) -> IncrementalDecoder:
+        """The model one step at a time, for sampling, forced prefixes and traces."""
+
+    def search(
+        self,
+        sources: Sequence[Ids],
+        settings: DecodeSettings,
+        prefixes: Sequence[Ids] | None = None,
+        vocabulary: Vocabulary | None = None,
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """Search all sources in batches of like lengths; yield each one's hypotheses, best first, with its index."""
+        choose(SEARCH, settings.method, "method")
+        prefixes = prefixes if prefixes is not None and any(len(prefix) for prefix in prefixes) else None
+        for batch in length_sorted([len(source) + 1 for source in sources], settings.batch_tokens):
+            some = [sources[i] for i in batch]
+            prefix = None if prefixes is None else [prefixes[i] for i in batch]
+            yield from zip(batch, self.search_batch(some, settings, prefix, vocabulary), strict=True)
+
+    def search_batch(
+        self,
+        sources: Sequence[Ids],
+        settings: DecodeSettings,
+        prefix: Sequence[Ids] | None = None,
+        vocabulary: Vocabulary | None = None,
+    ) -> list[list[Hypothesis]]:
+        """Search some sources together."""
+        if vocabulary is not None:
+            raise ValueError(
+                "a shortlist is for greedy and beam search without prefix and trace, in compiled code on a CPU: leave "
+                "it out"
+            )
+        return SEARCH[settings.method](self.decoder, sources, settings, prefix)
+
+    def scheduler(self) -> "Scheduler":
+        """Return a queue of sentences that are searched as they come; one thread uses it."""
+        return BatchScheduler(self)
+
+
+class Scheduler(ABC):
+    """Sentences that come and go while others are searched. It is used by one thread."""
+
+    @abstractmethod
+    def add(self, ids: Ids, settings: DecodeSettings) -> int:
+        """Queue a sentence, and return the number by which it is known; raise ValueError for settings it refuses."""
+
+    @abstractmethod
+    def cancel(self, number: int) -> None:
+        """Drop a sentence that is not done."""
+
+    @abstractmethod
+    def step(self) -> list[tuple[int, list[Hypothesis] | Exception]]:
+        """Work for a moment, and return the sentences that are done, or what went wrong with them."""
+
+    @abstractmethod
+    def wants_more(self) -> bool:
+        """Tell whether a sentence that is added now would be searched beside those that are there."""
+
+    @property
+    @abstractmethod
+    def n_running(self) -> int:
+        """Count the sentences that are being searched together."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Count the sentences that are not done."""
+
+
+class BatchScheduler(Scheduler):
+    """Takes the oldest sentence and those with the same settings, as many as fill a batch, and searches them."""
+
+    def __init__(self, engine: Engine):
+        self.engine = engine
+        self._waiting: dict[int, tuple[Ids, DecodeSettings]] = {}  # oldest first
+        self._n_added = 0
+
+    def add(self, ids: Ids, settings: DecodeSettings) -> int:
+        choose(CHECK, settings.method, "method")(settings)
+        self._waiting[self._n_added] = (ids, settings)
+        self._n_added += 1
+        return self._n_added - 1
+
+    def cancel(self, number: int) -> None:
+        del self._waiting[number]
+
+    def step(self) -> list[tuple[int, list[Hypothesis] | Exception]]:
+        if not self._waiting:
+            return []
+        settings = next(iter(self._waiting.values()))[1]
+        alike = [number for number, (_, other) in self._waiting.items() if other == settings]
+        lengths = [len(self._waiting[number][0]) + 1 for number in alike]
+        batch = next(some for some in length_sorted(lengths, settings.batch_tokens) if 0 in some)
+        numbers = [alike[i] for i in batch]
+        sources = [self._waiting.pop(number)[0] for number in numbers]
+        try:
+            return list(zip(numbers, self.engine.search_batch(sources, settings), strict=True))
+        except Exception as error:
+            return [(number, error) for number in numbers]
+
+    def wants_more(self) -> bool:
+        return not self._waiting
+
+    @property
+    def n_running(self) -> int:
+        return 0  # a batch is done within one step
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+
+def select_engine(model: "Seq2Seq", precision: str = "float32") -> Engine:
+    """Return the fastest engine that decodes as a PyTorch model does, on the device where the model is.
+
+    Transformers with scaled dot products and positions that are added to the tokens or rotate queries and keys are
+    packed: on a CPU for compiled code, on a GPU, where positions are added, for steps of fixed shape. In int8 the
+    linear maps of every other model are 8-bit ones.
     """
-    return _packed(model, precision) or _plain(model, precision)
+    from regard.engine.cuda import cuda_engine  # PyTorch begins here
+    from regard.engine.pack import pack_for_cpu
+    from regard.engine.plain import plain_engine
 
-
-def _packed(model: Seq2Seq, precision: str) -> Seq2Seq | None:
-    transformer = packable(model)
-    if transformer is None:
-        return None
-    if transformer.output.table.weight.is_cuda:
-        return None if turned_width(transformer) else SlottedTransformer(transformer)
-    frozen = deepcopy(transformer).eval().requires_grad_(False)
-    library = _library(frozen, precision)
-    return LeanTransformer(frozen, precision) if library is None else NativeTransformer(frozen, precision, library)
-
-
-def _plain(model: Seq2Seq, precision: str) -> Seq2Seq:
-    return quantize_linears(deepcopy(model).eval()) if precision == "int8" else model  # pyright: ignore
-
-
-def packable(model: Seq2Seq) -> Transformer | None:
-    """Gives the model if it is a Transformer of parts that packing understands and that are all alike."""
-    if type(model) is not Transformer or not {type(module) for module in model.modules()} <= PACKABLE:
-        return None
-    writing: list[Any] = list(model.decoder.layers)
-    layers: list[Any] = [*model.encoder.layers, *writing]
-    residuals: list[Any] = [module for module in model.modules() if type(module) is Residual]
-    first, last = residuals[0], (model.encoder.last_norm, model.decoder.last_norm)
-    kinds = {type(one.norm) for one in residuals} | {type(norm) for norm in last if first.norm_first}
-    sizes = (
-        {side.table.embedding_dim for side in (model.src, model.tgt, model.output)},
-        {(layer.attention.n_heads, layer.feed_forward.inner.out_features) for layer in layers},
-        {layer.feed_forward.activation for layer in layers},
-        {one.norm_first for one in residuals} | {norm is not None for norm in last},
-        kinds,
-        {_turning(part.position) for part in (model.src, model.tgt, *(layer.attention for layer in layers))},
-        {_turning(layer.cross_attention.position) for layer in writing} | {None},
-    )
-    return model if all(len(found) == 1 for found in sizes) else None
-
-
-def _turning(position: Any) -> float | None:
-    """Names what turns queries and keys, where something does."""
-    return position.base if type(position) is Rotary else None
-
-
-def _library(model: Transformer, precision: str) -> Library | None:
-    """Gives the compiled code, where there is any and it is the quicker one."""
-    if {parameter.dtype for parameter in model.parameters()} != {torch.float32}:
-        return None
-    try:
-        library = open_library()
-    except UnavailableError:
-        return None
-    return library if precision == "float32" or library.bytes_are_quick() else None
+    return pack_for_cpu(model, precision) or cuda_engine(model) or plain_engine(model, precision)

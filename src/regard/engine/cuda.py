@@ -1,251 +1,220 @@
-"""The Transformer's decoding step over a fixed number of places for sentences: no tensor changes its shape or address.
+"""The engine for GPUs: searches in slots that are refilled as sentences end, and continuous batching for a server."""
 
-On a GPU a step is then one captured graph. Each sentence in its slot has its own age, so a new one may begin in the
-place of one that is done. A hypothesis that continues another takes over its list of ancestors instead of its keys
-and values: a token's are looked up where they were first written.
-"""
-
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 
 import torch
-import torch.nn.functional as F
-from jaxtyping import Float, Int
-from torch import Tensor, nn
 
-from regard.batch import Batch, Source
-from regard.model.layers import Output
-from regard.model.norm import LayerNorm
-from regard.model.seq2seq import Choices, Seq2Seq, State, log_probs
-from regard.model.transformer import DecoderLayer, Transformer
-from regard.padding import EOS
-from regard.position.contract import Codes
+from regard.config import DecodeSettings
+from regard.engine import SELF_CONTAINED, BatchScheduler, Engine, Scheduler, Vocabulary
+from regard.engine.pack import packable, rotary_width
+from regard.engine.plain import PlainDecoder
+from regard.engine.slot_decoder import SlotDecoder
+from regard.engine.slots import (
+    MIN_SOURCE,
+    SlotPool,
+    max_slots,
+    refill_and_run,
+    round_up,
+    search_in_slots,
+    target_size,
+)
+from regard.model.seq2seq import Seq2Seq
+from regard.model.transformer import Transformer
+from regard.padding import Ids
+from regard.search import CHECK
+from regard.search.hypothesis import Hypothesis
 
-FEW = 8  # rows up to which our own product is used
-
-
-@dataclass(frozen=True, eq=False)
-class Slots:
-    """What the decoder remembers of B sentences with N hypotheses each: room for S source and T target tokens."""
-
-    across: Float[Tensor, "B S L 2 D"]  # keys and values of the source, for each layer
-    lengths: Int[Tensor, " B"]  # real source tokens
-    back: Float[Tensor, "L 2 B T N D"]  # keys and values of what was written, where it was written
-    ancestors: Int[Tensor, "B N T"]  # the hypothesis in whose place each token of a hypothesis was written
-    ages: Int[Tensor, " B"]  # tokens written
-
-    @property
-    def n_hypotheses(self) -> int:
-        """Gives N."""
-        return self.ancestors.shape[1]
-
-    def begin(self, places: Int[Tensor, " M"], across: Float[Tensor, "M S2 L 2 D"], lengths: Int[Tensor, " M"]) -> None:
-        """Lets sentences begin in some places, whatever was there before."""
-        self.across[places, : across.shape[1]] = across
-        self.lengths[places] = lengths.to(self.lengths.dtype)
-        self.ages[places] = 0
-        self.ancestors[places, :, 0] = torch.arange(self.n_hypotheses, dtype=torch.int32, device=places.device)
-
-    def go_on(self, parents: Int[Tensor, "B N"], writes: Int[Tensor, " B"]) -> None:
-        """Lets hypotheses continue others of their sentence; `writes` has 1 for a sentence that goes on, else 0."""
-        B, N, T = self.ancestors.shape
-        self.ancestors.copy_(self.ancestors.gather(1, parents[:, :, None].expand(B, N, T)))
-        self.ages.add_(writes)
-        own = torch.arange(N, dtype=torch.int32, device=parents.device).expand(B, N)
-        self.ancestors.scatter_(2, self.ages.long()[:, None, None].expand(B, N, 1), own[:, :, None])
+MAX_POOLS = 3  # of different sizes that an engine keeps
+MAX_BUCKETS = 8  # that have slots at the same time: each of many slots takes a gigabyte or so of a GPU
 
 
-class SlottedLayer(nn.Module):
-    """One decoder layer with its projections joined, queries, keys and values in one."""
-
-    def __init__(self, layer: DecoderLayer):
-        super().__init__()
-        own, cross, feed = layer.attention, layer.cross_attention, layer.feed_forward
-        maps = (own.w_q, own.w_k, own.w_v)
-        self.qkv_weight, self.qkv_bias = joint(maps)
-        self.own_out, self.cross_q, self.cross_out = own.w_o, cross.w_q, cross.w_o
-        self.inner, self.outer = feed.inner, feed.outer
-        self.activation = feed.activation
-        self.norms: list[Any] = [
-            layer.after_attention.norm,
-            layer.after_cross_attention.norm,
-            layer.after_feed_forward.norm,
-        ]
-        self.norm_first = layer.after_attention.norm_first
-        self.n_heads = own.n_heads
-
-    def forward(
-        self, x: Float[Tensor, "R D"], update: Float[Tensor, "R D"] | None, slots: Slots, place: int
-    ) -> tuple[Float[Tensor, "R D"], Float[Tensor, "R D"] | None]:
-        """Takes the stream and what is still to be added to it, since a sum and a norm are one call; gives both."""
-        own, cross, feed = self.norms
-        if self.norm_first:
-            x, h = joined(x, update, own)
-            x, h = joined(x, self._look_back(h, slots, place), cross)
-            x, h = joined(x, self._look_across(h, slots, place), feed)
-            return x, self._feed(h)
-        _, x = joined(x, self._look_back(x, slots, place), own)
-        _, x = joined(x, self._look_across(x, slots, place), cross)
-        return joined(x, self._feed(x), feed)[1], None
-
-    def _look_back(self, x: Tensor, slots: Slots, place: int) -> Tensor:
-        qkv = product(x, self.qkv_weight, self.qkv_bias)
-        mixed = look_back(qkv, slots.back[place], slots.ancestors, slots.ages, self.n_heads)
-        return product(mixed, self.own_out.weight, self.own_out.bias)
-
-    def _look_across(self, x: Tensor, slots: Slots, place: int) -> Tensor:
-        keys, values = slots.across[:, :, place].unbind(2)
-        q = product(x, self.cross_q.weight, self.cross_q.bias)
-        mixed = look_across(q, keys, values, slots.lengths, self.n_heads)
-        return product(mixed, self.cross_out.weight, self.cross_out.bias)
-
-    def _feed(self, x: Tensor) -> Tensor:
-        rectified = self.activation is F.relu
-        x = product(x, self.inner.weight, self.inner.bias, rectified)
-        return product(x if rectified else self.activation(x), self.outer.weight, self.outer.bias)
-
-
-class SlottedTransformer(Seq2Seq):
-    """Decodes as the Transformer it was made of, many sentences side by side; it does not learn."""
-
-    least = EOS  # smaller tokens are never said
+class CudaEngine(Engine):
+    """Runs greedy and beam search in slots, a step of all of them being one captured graph."""
 
     def __init__(self, model: Transformer):
-        super().__init__()
-        self.model = model
-        self.layers = [SlottedLayer(layer) for layer in model.decoder.layers]  # pyright: ignore[reportArgumentType]
-        self.last_norm = model.decoder.last_norm
-        self.words = model.tgt.table.weight.detach() * model.tgt.table.embedding_dim**0.5
-        self.output = Output(model.output.table)
-        self.vocabulary = model.output.table.weight.detach()
-        self.limit = model.limit
-        self.codes = Codes(model.tgt.position, self.words)
-        layers: list[Any] = list(model.decoder.layers)
-        maps = [m for layer in layers for m in (layer.cross_attention.w_k, layer.cross_attention.w_v)]
-        self.conveyors: dict[Any, Any] = {}  # what was made to decode with it, by size
-        self.across_weight, self.across_bias = joint(maps)
+        self._model = model
+        self._decoder = PlainDecoder(model)
+        self.slot_decoder = SlotDecoder(model)
+        self._pools: dict[tuple[int, int, int, DecodeSettings], SlotPool] = {}
 
-    def plain(self) -> Seq2Seq:
-        return self.model
+    @property
+    def model(self) -> Seq2Seq:
+        return self._model
 
-    def features(self, batch: Batch) -> Float[Tensor, "B T D"]:
-        return self.model.features(batch)
+    @property
+    def decoder(self) -> PlainDecoder:
+        return self._decoder
 
-    def start(self, src: Source, n_hypotheses: int) -> State:
-        return self.model.start(src, n_hypotheses)
+    def search(
+        self,
+        sources: Sequence[Ids],
+        settings: DecodeSettings,
+        prefixes: Sequence[Ids] | None = None,
+        vocabulary: Vocabulary | None = None,
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        free = prefixes is None or not any(len(prefix) for prefix in prefixes)
+        if not free or vocabulary is not None or settings.method not in SELF_CONTAINED:
+            yield from super().search(sources, settings, prefixes, vocabulary)
+            return
+        CHECK[settings.method](settings)
+        yield from search_in_slots(lambda S, n: self._pool(S, n, settings), sources)
 
-    def step(self, tokens: Int[Tensor, " R"], state: State) -> tuple[Float[Tensor, "R V"], State]:
-        return self.model.step(tokens, state)
+    @torch.inference_mode()
+    def _pool(self, S: int, n_sentences: int, settings: DecodeSettings) -> SlotPool:
+        """Return an empty pool: one of before, where it has the size."""
+        B, T = min(max_slots(S, settings), round_up(n_sentences, 1)), target_size(S, settings)
+        key = (B, S, T, settings)
+        if key not in self._pools:
+            while len(self._pools) >= MAX_POOLS:
+                self._pools.pop(next(iter(self._pools)))
+            self._pools[key] = SlotPool(self.slot_decoder, B, S, T, settings)
+        self._pools[key].clear()
+        return self._pools[key]
 
-    def make_slots(self, B: int, N: int, S: int, T: int) -> Slots:
-        """Makes room, with nothing in it."""
-        L, D, like = len(self.layers), self.words.shape[1], self.words
-        whole = {"dtype": torch.int32, "device": like.device}
-        return Slots(
-            like.new_zeros(B, S, L, 2, D),
-            torch.zeros(B, **whole),
-            like.new_zeros(L, 2, B, T, N, D),
-            torch.zeros(B, N, T, **whole),
-            torch.zeros(B, **whole),
-        )
-
-    def read(self, src: Source) -> Float[Tensor, "M S L 2 D"]:
-        """Gives the keys and values of sources for all layers, by one product."""
-        seen = F.linear(self.model.encode(src), self.across_weight, self.across_bias)
-        return seen.unflatten(2, (len(self.layers), 2, -1))
-
-    def say(self, tokens: Int[Tensor, "B N"], slots: Slots, codes: Float[Tensor, "T D"], k: int) -> Choices:
-        """Reads one token for each hypothesis, remembers it, and gives the k likeliest that may follow."""
-        x, update = (self.words[tokens] + codes[slots.ages.long()][:, None]).flatten(0, 1), None
-        for place, layer in enumerate(self.layers):
-            x, update = layer(x, update, slots, place)
-        if self.last_norm is not None:
-            _, x = joined(x, update, self.last_norm)
-        return likeliest_tokens(product(x, self.vocabulary, None), k, self.least)
+    def scheduler(self) -> "SlotScheduler":
+        return SlotScheduler(self)
 
 
-@torch.no_grad()
-def joint(maps: Sequence[Any]) -> tuple[Tensor, Tensor]:
-    """Gives the weights and biases of several maps of one input as those of one."""
-    return torch.cat([each.weight for each in maps]), torch.cat([each.bias for each in maps])
+def cuda_engine(model: Seq2Seq) -> CudaEngine | None:
+    """Return the engine of a model on a GPU; None where it is not there, or its parts do not allow it."""
+    transformer = packable(model)
+    if transformer is None or not transformer.output.table.weight.is_cuda or rotary_width(transformer):
+        return None
+    return CudaEngine(transformer)
 
 
-def product(x: Tensor, weight: Tensor, bias: Tensor | None, rectified: bool = False) -> Tensor:
-    """Gives `x Wᵀ + b`, or its ReLU."""
-    if x.is_cuda and len(x) <= FEW:
-        from regard.kernels.linear import few_rows, fits  # only on a GPU is Triton installed
+class Bucket:
+    """Sentences of up to S tokens and of the same settings: those that wait, and those in slots.
 
-        if fits(x):
-            return few_rows(x, weight, bias, rectified)
-    if x.is_cuda and rectified and bias is not None:
-        return torch._addmm_activation(bias, x, weight.T)  # pyright: ignore[reportPrivateImportUsage]
-    x = F.linear(x, weight, bias)
-    return x.relu_() if rectified else x
+    A sentence that comes while there is no other has a pool of one slot, whose steps are the fastest.
+    """
 
+    def __init__(self, decoder: SlotDecoder, S: int, settings: DecodeSettings):
+        self.decoder, self.S, self.settings = decoder, S, settings
+        self.waiting: list[int] = []  # in the order in which they came
+        self.ids: dict[int, Ids] = {}  # of all that are not done
+        self.pools: dict[int, SlotPool] = {}  # by the number of their slots
 
-def joined(x: Tensor, update: Tensor | None, norm: Any) -> tuple[Tensor, Tensor]:
-    """Gives `x + update` and its norm."""
-    if x.is_cuda and x.dtype.itemsize <= 4:
-        from regard.kernels.norm import join_norm  # only on a GPU is Triton installed
+    @property
+    def n_running(self) -> int:
+        """Count the sentences in slots."""
+        return len(self.ids) - len(self.waiting)
 
-        eps = torch.finfo(x.dtype).eps if norm.eps is None else norm.eps
-        return join_norm(x, update, norm.weight, norm.bias if isinstance(norm, LayerNorm) else None, eps)
-    total = x if update is None else x + update
-    return total, norm(total)
+    def add(self, number: int, ids: Ids) -> None:
+        """Queue a sentence; its number is above those of all before."""
+        self.waiting.append(number)
+        self.ids[number] = ids
 
+    @torch.inference_mode()
+    def cancel(self, number: int) -> None:
+        """Drop a sentence, wherever it is."""
+        if number in self.waiting:
+            self.waiting.remove(number)
+        for pool in self.pools.values():
+            pool.cancel(number)
+        del self.ids[number]
 
-def look_back(
-    qkv: Float[Tensor, "R D3"],
-    memory: Float[Tensor, "2 B T N D"],
-    ancestors: Int[Tensor, "B N T"],
-    ages: Int[Tensor, " B"],
-    n_heads: int,
-) -> Float[Tensor, "R D"]:
-    """Remembers the new keys and values, and lets each query look at its own and at those of its ancestors."""
-    if qkv.is_cuda and qkv.dtype.itemsize <= 4:
-        from regard.kernels import decode as kernel
+    @torch.inference_mode()
+    def step(self, before: int) -> list[tuple[int, list[Hypothesis]]]:
+        """Let those numbered below `before` begin where slots are free, take some steps, and return what is final."""
+        waiting, found = self.waiting[: bisect_left(self.waiting, before)], []
+        n_waiting, target = len(waiting), self._next_pool(len(waiting))
+        for pool in self.pools.values():
+            mine = waiting if pool is target else []
+            if mine or pool.n_free < pool.n_slots:
+                found += refill_and_run(pool, mine, self.ids)
+        del self.waiting[: n_waiting - len(waiting)]
+        for number, _ in found:
+            del self.ids[number]
+        return found
 
-        return kernel.look_back(qkv, memory, ancestors, ages, n_heads, torch.empty_like(qkv[:, : memory.shape[-1]]))
-    _, B, T, N, D = memory.shape
-    q, *new = qkv.view(B, N, 3, D).unbind(2)
-    sentences = torch.arange(B, device=qkv.device)
-    for kept, x in zip(memory, new, strict=True):
-        kept[sentences, ages.long()] = x
-    places = torch.arange(T, device=qkv.device)
-    at = (sentences[:, None, None], places, ancestors.long().clamp(0, N - 1))
-    keys, values = (kept[at].unflatten(3, (n_heads, -1)) for kept in memory)  # (B, N, T, H, E)
-    scores = torch.einsum("bnhe,bnthe->bnht", q.unflatten(2, (n_heads, -1)), keys) * (D // n_heads) ** -0.5
-    written = places <= ages[:, None]
-    weights = scores.masked_fill(~written[:, None, None], -torch.inf).softmax(-1)
-    return torch.einsum("bnht,bnthe->bnhe", weights, values).reshape(B * N, D)
-
-
-def look_across(
-    q: Float[Tensor, "R D"],
-    keys: Float[Tensor, "B S D"],
-    values: Float[Tensor, "B S D"],
-    lengths: Int[Tensor, " B"],
-    n_heads: int,
-) -> Float[Tensor, "R D"]:
-    """Lets the hypotheses of each sentence look at its source."""
-    if q.is_cuda and q.dtype.itemsize <= 4:
-        from regard.kernels import decode as kernel
-
-        return kernel.look_across(q, keys, values, lengths, n_heads, torch.empty_like(q))
-    B, S, D = keys.shape
-    heads = [x.unflatten(2, (n_heads, -1)).transpose(1, 2) for x in (q.view(B, -1, D), keys, values)]
-    real = torch.arange(S, device=q.device) < lengths[:, None]
-    mixed = F.scaled_dot_product_attention(*heads, attn_mask=real[:, None, None]).nan_to_num(0.0)
-    return mixed.transpose(1, 2).reshape(q.shape)
+    def _next_pool(self, n_waiting: int) -> SlotPool | None:
+        """Return the pool in which the next sentences begin."""
+        if not n_waiting:
+            return None
+        B = 1 if n_waiting == 1 and not self.n_running else max_slots(self.S, self.settings)
+        if B not in self.pools:
+            self.pools[B] = SlotPool(self.decoder, B, self.S, target_size(self.S, self.settings), self.settings)
+        return self.pools[B]
 
 
-def likeliest_tokens(logits: Float[Tensor, "R V"], k: int, least: int) -> Choices:
-    """Gives the k likeliest tokens that are not below `least`."""
-    if logits.is_cuda and logits.dtype.itemsize <= 4:
-        from regard.kernels import decode as kernel
+class SlotScheduler(Scheduler):
+    """Sentences in buckets of one size and setting; what is found is what `CudaEngine.search` finds.
 
-        return Choices(*kernel.likeliest_tokens(logits, k, least))
-    said = log_probs(logits, None)
-    said[:, :least] = -torch.inf
-    return Choices(*said.topk(min(k, said.shape[1])))
+    A bucket that wants slots when no more may have some is not overtaken by later sentences, so that slots become free.
+    What does not run in slots, such as sampling, is searched in batches.
+    """
+
+    def __init__(self, engine: CudaEngine):
+        self.engine = engine
+        self._batches = BatchScheduler(engine)
+        self._in_batches: dict[int, int] = {}  # from our numbers to theirs
+        self._buckets: dict[tuple[int, DecodeSettings], Bucket] = {}  # the last to be used stands last
+        self._bucket_of: dict[int, Bucket] = {}  # each sentence that is not done
+        self._n_added = 0
+
+    def __len__(self) -> int:
+        return len(self._bucket_of) + len(self._batches)
+
+    def wants_more(self) -> bool:
+        return True
+
+    @property
+    def n_running(self) -> int:
+        return sum(bucket.n_running for bucket in self._buckets.values())
+
+    def add(self, ids: Ids, settings: DecodeSettings) -> int:
+        number = self._n_added
+        if settings.method not in SELF_CONTAINED:
+            self._in_batches[number] = self._batches.add(ids, settings)
+            self._n_added += 1
+            return number
+        CHECK[settings.method](settings)
+        S = round_up(len(ids) + 1, MIN_SOURCE)
+        bucket = self._buckets.pop((S, settings), None) or Bucket(self.engine.slot_decoder, S, settings)
+        self._buckets[S, settings] = self._bucket_of[number] = bucket
+        bucket.add(number, ids)
+        self._n_added += 1
+        return number
+
+    def cancel(self, number: int) -> None:
+        if number in self._in_batches:
+            self._batches.cancel(self._in_batches.pop(number))
+        else:
+            self._bucket_of.pop(number).cancel(number)
+
+    def step(self) -> list[tuple[int, list[Hypothesis] | Exception]]:
+        """Let every bucket take some steps; where one fails, its sentences have its error."""
+        admitted, refused = self._admit()
+        self._drop_idle(MAX_BUCKETS - len(admitted))
+        before = refused[0].waiting[0] if refused else self._n_added
+        done: list[tuple[int, list[Hypothesis] | Exception]] = []
+        for bucket in admitted:
+            try:
+                done += bucket.step(before)
+            except Exception as error:
+                done += [(number, error) for number in bucket.ids]
+                del self._buckets[bucket.S, bucket.settings]
+                self._drop_idle(0)  # memory may be what was missing
+        for number, _ in done:
+            del self._bucket_of[number]
+        ours = {theirs: number for number, theirs in self._in_batches.items()}
+        others = [(ours[theirs], outcome) for theirs, outcome in self._batches.step()]
+        for number, _ in others:
+            del self._in_batches[number]
+        return done + others
+
+    def _admit(self) -> tuple[list[Bucket], list[Bucket]]:
+        """Return the buckets that may have slots, and those that may not: who has some keeps them, then the oldest."""
+        busy = [bucket for bucket in self._buckets.values() if bucket.ids]
+        busy.sort(key=lambda bucket: (bucket.n_running == 0, next(iter(bucket.ids))))
+        for bucket in busy[MAX_BUCKETS:]:
+            bucket.pools.clear()
+        return busy[:MAX_BUCKETS], busy[MAX_BUCKETS:]
+
+    def _drop_idle(self, n_kept: int) -> None:
+        """Drop buckets without sentences, but for those that were used last."""
+        idle = [key for key, bucket in self._buckets.items() if not bucket.ids]
+        for key in idle[: max(0, len(idle) - n_kept)]:
+            del self._buckets[key]

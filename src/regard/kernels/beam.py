@@ -13,20 +13,20 @@ NOTHING = -1e300  # stands for −∞ among continuations, so that one that was 
 
 
 def advance(beams: Any, slots: Any, gains: Tensor, tokens: Tensor) -> None:
-    """Does what `Beams.advance` and `Slots.go_on` do, from the k likeliest tokens of each hypothesis, (B N, k)."""
-    (B, N), k, T = beams.totals.shape, gains.shape[1], slots.ancestors.shape[2]
-    record = beams.record
+    """Does what `BeamState.advance` and `Slots.advance` do, from the k best tokens of each hypothesis, (B N, k)."""
+    (B, N), k, T = beams.totals.shape, gains.shape[1], slots.origins.shape[2]
+    record = beams.history
     _advance[(B,)](
-        *(gains, tokens, beams.tokens, beams.totals, beams.standing, beams.finished, beams.limits, beams.over),
-        *(record.tokens, record.parents, record.gains, record.totals),
-        *(record.end_parents, record.end_gains, record.end_totals, slots.ancestors, slots.ages),
+        *(gains, tokens, beams.tokens, beams.totals, beams.best_scores, beams.n_finished, beams.limits, beams.final),
+        *(record.tokens, record.parents, record.log_probs, record.totals),
+        *(record.end_parents, record.end_log_probs, record.end_totals, slots.origins, slots.lengths),
         *(T, beams.length_penalty),
         N=N,
         K=k,
-        M=beams.standing.shape[1],
+        M=beams.best_scores.shape[1],
         BLOCK=triton.next_power_of_2(N * k),
         ROWS=triton.next_power_of_2(N),
-        BEST=triton.next_power_of_2(beams.standing.shape[1]),
+        BEST=triton.next_power_of_2(beams.best_scores.shape[1]),
         EOS=EOS,
         NOTHING=NOTHING,
         num_warps=1,
@@ -139,8 +139,8 @@ def follow_back(record: Any, places: Tensor, ages: Tensor, n_best: int, penalty:
     tokens = torch.empty(M, n_best, 1 + T, dtype=torch.int32, device=device)
     gains = torch.empty(M, n_best, T, dtype=torch.float64, device=device)
     _follow_back[(M, n_best)](
-        *(record.tokens, record.parents, record.gains, record.totals),
-        *(record.end_parents, record.end_gains, record.end_totals),
+        *(record.tokens, record.parents, record.log_probs, record.totals),
+        *(record.end_parents, record.end_log_probs, record.end_totals),
         *(places, ages, tokens, gains, T, penalty),
         N=N,
         BLOCK=triton.next_power_of_2(T * N),

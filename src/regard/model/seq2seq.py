@@ -1,7 +1,6 @@
 """The model interface: features, start, step, top_k."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
@@ -14,39 +13,36 @@ from regard.padding import BOS, EOS, PAD, UNK
 # Measured on two cores: below this size the search in blocks costs more calls than it saves comparisons.
 BLOCKS_FROM = 200_000
 BLOCK = 64
-assert {PAD, UNK, BOS} == set(range(EOS)), "the tokens that are never said must be those before EOS"
+assert {PAD, UNK, BOS} == set(range(EOS)), "the tokens that are never written must be those before EOS"
 
 
-@dataclass(frozen=True, eq=False)
-class Choices:
-    """For each hypothesis the likeliest tokens that may follow, likeliest first; −∞ where there are not so many."""
-
-    gains: Float[Tensor, "R k"]  # log-probabilities
-    tokens: Int[Tensor, "R k"]
+def log_probs(logits: Float[Tensor, "*B V"]) -> Float[Tensor, "*B V"]:
+    """Return the log-probability of each token, in float32 at least."""
+    return logits.log_softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
 
 
-def likeliest(logits: Float[Tensor, "R V"], must: Int[Tensor, " R"] | None, k: int) -> Choices:
-    """Gives the k likeliest tokens that may follow, or all where there are fewer."""
-    return Choices(*top(log_probs(logits, must), k))
+def label_log_probs(logits: Float[Tensor, "*B V"], labels: Int[Tensor, "*B"]) -> Float[Tensor, "*B"]:
+    """Return the log-probability of each given token: what losses, perplexities and scores of targets are made of."""
+    return log_probs(logits).gather(-1, labels[..., None])[..., 0]
 
 
-def log_probs(logits: Float[Tensor, "R V"], must: Int[Tensor, " R"] | None) -> Float[Tensor, "R V"]:
-    """Gives the model's own log-probability of each token that may follow, and −∞ for all others.
+def allowed_log_probs(logits: Float[Tensor, "R V"], forced: Int[Tensor, " R"] | None) -> Float[Tensor, "R V"]:
+    """Return the model's own log-probability of each token that may follow, and −∞ for all others.
 
-    PAD, UNK and BOS may never follow; where `must` names a token other than PAD, nothing else may.
+    PAD, UNK and BOS may never follow; where `forced` names a token other than PAD, nothing else may.
     """
-    said = logits.log_softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
-    if must is None:
-        said[:, :EOS] = -torch.inf
-        return said
-    forced = said.gather(1, must[:, None])
-    said[:, :EOS] = -torch.inf
-    said.masked_fill_((must != PAD)[:, None], -torch.inf)
-    return said.scatter_(1, must[:, None], forced.masked_fill((must == PAD)[:, None], -torch.inf))
+    allowed = log_probs(logits)
+    if forced is None:
+        allowed[:, :EOS] = -torch.inf
+        return allowed
+    own = allowed.gather(1, forced[:, None])
+    allowed[:, :EOS] = -torch.inf
+    allowed.masked_fill_((forced != PAD)[:, None], -torch.inf)
+    return allowed.scatter_(1, forced[:, None], own.masked_fill((forced == PAD)[:, None], -torch.inf))
 
 
-def top(x: Float[Tensor, "R V"], k: int) -> tuple[Float[Tensor, "R k"], Int[Tensor, "R k"]]:
-    """Gives the k largest of each row and where they stand, largest first.
+def top_k(x: Float[Tensor, "R V"], k: int) -> tuple[Float[Tensor, "R k"], Int[Tensor, "R k"]]:
+    """Return the k largest of each row and their indices, largest first; all where there are fewer.
 
     `torch.topk` on a CPU compares one number at a time. The k largest lie in the k blocks with the largest maxima, and
     maxima of blocks are found by vector instructions: half the time for hundreds of rows.
@@ -82,10 +78,6 @@ class Seq2Seq(nn.Module, ABC):
     output: Output
     limit: int | None = None  # tokens that a target may have, where positions end
 
-    def plain(self) -> "Seq2Seq":
-        """Gives the model of plain modules that this one decodes as: itself, unless it was packed for speed."""
-        return self
-
     @abstractmethod
     def features(self, batch: Batch) -> Float[Tensor, "B T D"]:
         """Gives the vectors from which the next target tokens are read, the tokens before them given."""
@@ -101,13 +93,3 @@ class Seq2Seq(nn.Module, ABC):
     @abstractmethod
     def step(self, tokens: Int[Tensor, " R"], state: State) -> tuple[Float[Tensor, "R V"], State]:
         """Reads one token for each hypothesis, and gives the logits of the next."""
-
-    def choices(
-        self, tokens: Int[Tensor, " R"], state: State, must: Int[Tensor, " R"] | None, k: int
-    ) -> tuple[Choices, State]:
-        """Reads one token for each hypothesis, and gives the k likeliest that may follow: all that most searches ask.
-
-        What may follow, and what `must`, says `log_probs`. A model that finds them without a table of logits does.
-        """
-        logits, state = self.step(tokens, state)
-        return likeliest(logits, must, k), state

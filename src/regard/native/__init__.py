@@ -4,6 +4,7 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from ctypes import CDLL, POINTER, Structure, byref, c_double, c_int, c_int64, c_void_p
@@ -22,7 +23,7 @@ class CompileError(Exception):
 
 
 def compiled(folder: Path, flags: Sequence[Sequence[str]] = FLAGS) -> Path:
-    """Gives the library from a folder, made there if it is not: whole, or not at all."""
+    """Return the library in a folder, compiled there if it is not: whole, or not at all."""
     compiler = find_compiler()
     key = fingerprint(compiler, flags)
     for path in folder.glob(f"{key}-*.so"):
@@ -38,13 +39,13 @@ def compiled(folder: Path, flags: Sequence[Sequence[str]] = FLAGS) -> Path:
 
 
 def cache_folder() -> Path:
-    """Names the folder in which this user's programs keep what they can make again."""
+    """Return the folder in which this user's programs keep what they can make again."""
     given = os.environ.get("XDG_CACHE_HOME")
     return (Path(given) if given else Path.home() / ".cache") / "regard"
 
 
 def find_compiler() -> Path:
-    """Finds the C++ compiler: the one that CXX names, or the system's."""
+    """Return the C++ compiler: the one that CXX names, or the system's."""
     for name in (os.environ.get("CXX"), "c++", "g++", "clang++"):
         found = shutil.which(name) if name else None
         if found:
@@ -53,7 +54,7 @@ def find_compiler() -> Path:
 
 
 def fingerprint(compiler: Path, flags: Sequence[Sequence[str]]) -> str:
-    """Changes with anything that would make another library."""
+    """Return a key that changes with anything that would make another library."""
     about = compiler.stat()
     made_by = repr((str(compiler), about.st_size, about.st_mtime_ns, ALWAYS, tuple(map(tuple, flags)), _machine()))
     digest = blake2b(made_by.encode(), digest_size=8)
@@ -74,7 +75,7 @@ def _attempts(compiler: Path, flags: Sequence[Sequence[str]], target: Path) -> P
 
 
 def _machine() -> tuple[str, ...]:
-    """Describes the processor, since the library has its instructions."""
+    """Describe the processor, since the library uses its instructions."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text(encoding="utf-8", errors="replace").splitlines() if info.exists() else []
     known = {line for line in lines if line.startswith(("model name", "flags", "Features", "CPU part"))}
@@ -85,13 +86,11 @@ def _name(key: str, content: bytes) -> str:
     return f"{key}-{blake2b(content, digest_size=8).hexdigest()}.so"
 
 
-# The record of a search, as `Record` has it: whole numbers of 32 bits, and real ones of 64.
-WHOLE, REAL = ("tokens", "parents", "end_parents"), ("gains", "end_gains", "totals", "end_totals")
 SWITCH = "REGARD_NATIVE"  # 0 in the environment leaves PyTorch to do all
 
 
-class Sizes(Structure):
-    """What a model is, in whole numbers: `ModelConfig` in model.h."""
+class ModelConfig(Structure):
+    """What a model is, in integers; model.h has the same."""
 
     _fields_ = [
         (name, c_int64)
@@ -102,27 +101,28 @@ class Sizes(Structure):
     ]
 
 
-class Sentences(Structure):
-    """Source sentences: `SourceBatch` in encoder.h."""
+class SourceBatch(Structure):
+    """Source sentences; encoder.h has the same."""
 
     _fields_ = [("ids", c_void_p), ("lengths", c_void_p), ("B", c_int64), ("S", c_int64), ("positions", c_void_p)]
 
 
-class Choice(Structure):
-    """What is wanted of the next tokens: `TopKOptions` in topk.h."""
+class TopKOptions(Structure):
+    """Which next tokens are wanted; topk.h has the same."""
 
     _fields_ = [("k", c_int64), ("min_token", c_int64), ("forced", c_void_p)]
 
 
-class Search(Structure):
-    """What is wanted of a search, and where its record lies: `BeamSearchArgs` in beam_search.h."""
+class BeamSearchArgs(Structure):
+    """What is wanted of a search, and where its history goes (`search/traceback.py`); beam_search.h has the same."""
 
     _fields_ = [
         *((name, c_int64) for name in ("N", "n_best", "min_token", "T")),
         ("length_penalty", c_double),
         *((name, c_void_p) for name in ("max_lengths", "shortlist")),
         ("n_shortlist", c_int64),
-        *((name, c_void_p) for name in ("positions", *WHOLE, *REAL, "lengths")),
+        *((name, c_void_p) for name in ("positions", "tokens", "parents", "end_parents")),
+        *((name, c_void_p) for name in ("log_probs", "end_log_probs", "totals", "end_totals", "lengths")),
     ]
 
 
@@ -131,73 +131,74 @@ class UnavailableError(Exception):
 
 
 class Library:
-    """Calls into C++. Addresses are whole numbers; whoever passes one keeps what lies there alive."""
+    """Calls into C++. Addresses are integers; whoever passes one keeps what lies there alive."""
 
     def __init__(self, path: Path):
         self.path = path
         self._functions = functions = CDLL(str(path))
         for name, arguments in SIGNATURES.items():
             getattr(functions, name).argtypes = arguments
-        self.forget_model, self.forget_writer = functions.regard_model_free, functions.regard_decoder_free
-        self.forget_search = functions.regard_beam_search_free
-        self.forget_model.restype = self.forget_writer.restype = self.forget_search.restype = None
+        self.free_model, self.free_decoder = functions.regard_model_free, functions.regard_decoder_free
+        self.free_beam_search = functions.regard_beam_search_free
+        self.free_model.restype = self.free_decoder.restype = self.free_beam_search.restype = None
 
-    def bytes_are_quick(self) -> bool:
-        """Tells whether this machine multiplies bytes faster than floats."""
+    def has_fast_int8(self) -> bool:
+        """Tell whether this machine multiplies bytes faster than floats."""
         return bool(self._functions.regard_has_fast_int8())
 
-    def model(self, sizes: Sizes, arrays: list[int]) -> int:
-        """Packs a model's parameters, and gives the address of the result."""
-        made = c_void_p()
-        _check(self._functions.regard_model_new(byref(sizes), (c_void_p * len(arrays))(*arrays), byref(made)))
-        return made.value or 0
+    def new_model(self, config: ModelConfig, arrays: list[int]) -> int:
+        """Pack a model's parameters, and return the address of the result."""
+        address = c_void_p()
+        _check(self._functions.regard_model_new(byref(config), (c_void_p * len(arrays))(*arrays), byref(address)))
+        return address.value or 0
 
-    def start(self, model: int, src: Sentences, n_hypotheses: int, threads: int) -> int:
-        """Reads sentences, and gives the address of the writer of their hypotheses."""
-        made = c_void_p()
-        _check(self._functions.regard_decoder_new(model, byref(src), n_hypotheses, threads, byref(made)))
-        return made.value or 0
+    def new_decoder(self, model: int, src: SourceBatch, n_hypotheses: int, threads: int) -> int:
+        """Encode sentences, and return the address of the decoder of their hypotheses."""
+        address = c_void_p()
+        _check(self._functions.regard_decoder_new(model, byref(src), n_hypotheses, threads, byref(address)))
+        return address.value or 0
 
-    def step(self, writer: int, tokens: int, code: int, threads: int, logits: int) -> None:
-        """Writes the logits that follow one token of each hypothesis."""
-        _check(self._functions.regard_decoder_step(writer, tokens, code, threads, logits))
+    def step(self, decoder: int, tokens: int, codes: int, threads: int, logits: int) -> None:
+        """Write the logits that follow one token of each hypothesis."""
+        _check(self._functions.regard_decoder_step(decoder, tokens, codes, threads, logits))
 
-    def likeliest(
-        self, writer: int, tokens: int, code: int, choice: Choice, threads: int, gains: int, said: int
+    def top_k(
+        self, decoder: int, tokens: int, codes: int, options: TopKOptions, threads: int, log_probs: int, best: int
     ) -> None:
-        """Writes the likeliest tokens that follow, and their log-probabilities."""
-        _check(self._functions.regard_decoder_top_k(writer, tokens, code, byref(choice), threads, gains, said))
+        """Write the most probable next tokens, and their log-probabilities."""
+        arguments = (decoder, tokens, codes, byref(options), threads, log_probs, best)
+        _check(self._functions.regard_decoder_top_k(*arguments))
 
-    def search(self, writer: int, search: Search) -> int:
-        """Begins to write all hypotheses to their ends, and gives the address of the search."""
-        made = c_void_p()
-        _check(self._functions.regard_beam_search_new(writer, byref(search), byref(made)))
-        return made.value or 0
+    def new_beam_search(self, decoder: int, args: BeamSearchArgs) -> int:
+        """Begin to search all hypotheses to their ends, and return the address of the search."""
+        address = c_void_p()
+        _check(self._functions.regard_beam_search_new(decoder, byref(args), byref(address)))
+        return address.value or 0
 
-    def go_on(self, searching: int, n_steps: int, threads: int) -> bool:
-        """Takes some steps; tells whether all sentences are over."""
-        over = c_int()
-        _check(self._functions.regard_beam_search_advance(searching, n_steps, threads, byref(over)))
-        return bool(over.value)
+    def advance(self, search: int, n_steps: int, threads: int) -> bool:
+        """Take some steps; tell whether all sentences are final."""
+        done = c_int()
+        _check(self._functions.regard_beam_search_advance(search, n_steps, threads, byref(done)))
+        return bool(done.value)
 
-    def reorder(self, writer: int, rows: int, n_rows: int) -> None:
-        """Lets hypotheses continue others."""
-        _check(self._functions.regard_decoder_reorder(writer, rows, n_rows))
+    def reorder(self, decoder: int, rows: int, n_rows: int) -> None:
+        """Let hypotheses continue others."""
+        _check(self._functions.regard_decoder_reorder(decoder, rows, n_rows))
 
-    def keep(self, writer: int, sentences: int, n_sentences: int) -> None:
-        """Goes on with some sentences only."""
-        _check(self._functions.regard_decoder_keep(writer, sentences, n_sentences))
+    def keep(self, decoder: int, sentences: int, n_sentences: int) -> None:
+        """Go on with some sentences only."""
+        _check(self._functions.regard_decoder_keep(decoder, sentences, n_sentences))
 
 
 SIGNATURES = {
     "regard_has_fast_int8": (),
-    "regard_model_new": (POINTER(Sizes), POINTER(c_void_p), POINTER(c_void_p)),
+    "regard_model_new": (POINTER(ModelConfig), POINTER(c_void_p), POINTER(c_void_p)),
     "regard_model_free": (c_void_p,),
-    "regard_decoder_new": (c_void_p, POINTER(Sentences), c_int64, c_int, POINTER(c_void_p)),
+    "regard_decoder_new": (c_void_p, POINTER(SourceBatch), c_int64, c_int, POINTER(c_void_p)),
     "regard_decoder_free": (c_void_p,),
     "regard_decoder_step": (c_void_p, c_void_p, c_void_p, c_int, c_void_p),
-    "regard_decoder_top_k": (c_void_p, c_void_p, c_void_p, POINTER(Choice), c_int, c_void_p, c_void_p),
-    "regard_beam_search_new": (c_void_p, POINTER(Search), POINTER(c_void_p)),
+    "regard_decoder_top_k": (c_void_p, c_void_p, c_void_p, POINTER(TopKOptions), c_int, c_void_p, c_void_p),
+    "regard_beam_search_new": (c_void_p, POINTER(BeamSearchArgs), POINTER(c_void_p)),
     "regard_beam_search_advance": (c_void_p, c_int64, c_int, POINTER(c_int)),
     "regard_beam_search_free": (c_void_p,),
     "regard_decoder_reorder": (c_void_p, c_void_p, c_int64),
@@ -211,7 +212,7 @@ OUTCOMES = {
 
 
 def open_library() -> Library:
-    """Gives the compiled code, made now if need be; raises UnavailableError, with the reason, where there is none."""
+    """Return the library, compiled now if need be; raise UnavailableError, with the reason, where there is none."""
     if os.environ.get(SWITCH) == "0":
         raise UnavailableError(f"{SWITCH} is 0")
     try:
@@ -223,7 +224,7 @@ def open_library() -> Library:
 
 
 def _open_for_now() -> Library:
-    """Compiles for this process alone, where nothing can be kept."""
+    """Compile for this process alone, where nothing can be kept."""
     try:
         with tempfile.TemporaryDirectory() as folder:
             return Library(compiled(Path(folder)))
@@ -237,4 +238,12 @@ def _check(outcome: int) -> None:
         raise error(text)
 
 
-__all__ = ["Library", "UnavailableError", "open_library"]
+def n_threads() -> int:
+    """Return the threads that one search may use: PyTorch's number where it is loaded, else that of the free cores."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        return torch.get_num_threads()
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    if asked.isdigit() and int(asked) > 0:
+        return int(asked)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,17 +1,25 @@
-"""One call from a model's folder, or a bundled model's name, to a model that is ready."""
+"""One call from a model's folder, or a bundled model's name, to a pipeline that is ready."""
 
-from dataclasses import replace
+import sys
+from ctypes.util import find_library as find_shared
+from functools import partial
 from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
-
-from regard.checkpoint import Checkpoint, load_model
-from regard.config import choose
-from regard.engine import swift
-from regard.pipeline.generator import Writer
+from regard.checkpoint import CONFIG, model_folder, read_settings, read_stored
+from regard.config import Settings, choose
+from regard.data.tokenizer import Tokenizer
+from regard.engine import Engine, select_engine
+from regard.engine.native import NativeDecoder, NativeEngine, find_library
+from regard.engine.native_weights import from_arrays, packs
 from regard.pipeline.shortlist import load_shortlist
 from regard.pipeline.translator import Translator
 from regard.zoo import find_model
+
+if TYPE_CHECKING:
+    from regard.model import Seq2Seq
+    from regard.pipeline.generator import Generator
 
 DEVICE = {"cpu": ("float32", "int8"), "cuda": ("float32", "bfloat16")}
 
@@ -21,33 +29,91 @@ def load(
     precision: str = "float32",
     device: str = "cpu",
     shortlist: str | PathLike[str] | None = None,
-) -> Translator:
-    """Opens a model folder, the model inside a run's folder, or a bundled model by its name, ready to translate.
+) -> "Translator | Generator":
+    """Open a model folder, the model inside a run's folder, or a bundled model by its name, ready to translate.
 
-    A decoder comes as a `Writer`, ready to write.
-    Models are packed for speed: on a CPU, in `int8` for more of it; on `cuda` for steps that are one captured graph,
-    in `bfloat16` for more speed. `auto` is the GPU where there is one that can do it. With a shortlist, which
-    `regard shortlist` makes, only the words are looked through that a source suggests.
+    A decoder-only model comes as a `Generator`, ready to write. Models are packed for speed: on a CPU, in `int8` for
+    more of it; on `cuda` for steps that are one captured graph, in `bfloat16` for more speed. `auto` is the GPU where
+    there is one that can do it. With a shortlist, which `regard shortlist` learns, only target words that a source
+    suggests are searched.
     """
-    place = choose_device(device, precision)
-    checkpoint = load_model(find_model(path))
-    model = checkpoint.model if place == "cpu" else checkpoint.model.to(place, getattr(torch, precision))
-    translator = ready(replace(checkpoint, model=swift(model, precision)))
+    device = choose_device(device, precision)
+    folder = model_folder(find_model(path))
+    made, tokenizer = read_settings(folder / CONFIG), Tokenizer.load(folder)
+    engine = open_native(folder, made, tokenizer, precision) if device == "cpu" else None
+    if engine is None:
+        return _load_plain(folder, device, precision, shortlist)
+    words = None if shortlist is None else load_shortlist(shortlist, tokenizer)
+    languages = made.data.src_lang, made.data.tgt_lang
+    return Translator(engine, tokenizer, made.decode, *languages, made.text.max_len, words)
+
+
+def load_translator(
+    path: str | PathLike[str],
+    precision: str = "float32",
+    device: str = "cpu",
+    shortlist: str | PathLike[str] | None = None,
+) -> Translator:
+    """Open a model that translates; raise ValueError for one that does not."""
+    pipeline = load(path, precision, device, shortlist)
+    if not isinstance(pipeline, Translator):
+        raise ValueError(f"{path}: this model generates text and does not translate: use regard generate")
+    return pipeline
+
+
+def load_generator(path: str | PathLike[str], precision: str = "float32", device: str = "cpu") -> "Generator":
+    """Open a model that generates text; raise ValueError for one that does not."""
+    pipeline = load(path, precision, device)
+    if isinstance(pipeline, Translator):
+        raise ValueError(f"{path}: this model translates and does not generate text: use regard translate")
+    return pipeline
+
+
+def open_native(folder: Path, made: Settings, tokenizer: Tokenizer, precision: str) -> NativeEngine | None:
+    """Return the C++ engine of a model's folder, without PyTorch; None where its parts or this machine have none."""
+    if not packs(made.model) or (library := find_library(precision)) is None:
+        return None
+    stored = read_stored(folder)
+    vocab_sizes = tokenizer.vocab_size("src"), tokenizer.vocab_size("tgt")
+    weights = from_arrays(made.model, stored.restored(), vocab_sizes, stored.path)
+    again = (_reopen, (folder, precision))
+    return NativeEngine(NativeDecoder(weights, precision, library), partial(_plain_model, folder), again)
+
+
+def _reopen(folder: Path, precision: str) -> Engine:
+    return load(folder, precision).engine
+
+
+def _plain_model(folder: Path) -> "Seq2Seq":
+    from regard.checkpoint.folder import load_model  # PyTorch, which only a trace of this model needs
+
+    return load_model(folder).model
+
+
+def _load_plain(
+    folder: Path, device: str, precision: str, shortlist: str | PathLike[str] | None
+) -> "Translator | Generator":
+    import torch  # where a model is not one for C++, or on a GPU
+
+    from regard.checkpoint.folder import load_model
+    from regard.pipeline.generator import Generator
+
+    checkpoint = load_model(folder)
+    model = checkpoint.model if device == "cpu" else checkpoint.model.to(device, getattr(torch, precision))
+    engine = select_engine(model, precision)
+    if checkpoint.settings.model.family == "decoder":
+        return Generator.from_checkpoint(checkpoint, engine)
+    translator = Translator.from_checkpoint(checkpoint, engine)
     if shortlist is not None:
         translator.shortlist = load_shortlist(shortlist, checkpoint.tokenizer)
     return translator
 
 
-def ready(checkpoint: Checkpoint) -> Translator:
-    """Gives what a model is used by: a writer for a decoder, else a translator."""
-    return (Writer if checkpoint.settings.model.family == "decoder" else Translator).of(checkpoint)
-
-
 def choose_device(name: str, precision: str) -> str:
-    """Gives the device, and refuses one that is not there or does not have the precision."""
+    """Return the device, and refuse one that is not there or does not have the precision."""
     choose(dict.fromkeys(("float32", "bfloat16", "int8")), precision, "precision")
     choose(dict.fromkeys(("auto", *DEVICE)), name, "device")
-    there = torch.cuda.is_available() if name != "cpu" else False
+    there = has_cuda() if name != "cpu" else False
     if name == "auto":
         name = "cuda" if there and precision in DEVICE["cuda"] else "cpu"
     if name == "cuda" and not there:
@@ -55,3 +121,12 @@ def choose_device(name: str, precision: str) -> str:
     if precision not in DEVICE[name]:
         raise ValueError(f"precision on a {name} must be {' or '.join(DEVICE[name])}, got {precision!r}")
     return name
+
+
+def has_cuda() -> bool:
+    """Tell whether there is a GPU; PyTorch, which takes seconds to import, is asked only where there is a driver."""
+    if "torch" not in sys.modules and find_shared("cuda") is None and find_shared("nvcuda") is None:
+        return False
+    import torch
+
+    return torch.cuda.is_available()

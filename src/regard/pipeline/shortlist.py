@@ -7,16 +7,13 @@ from os import PathLike
 from pathlib import Path
 
 import numpy as np
-import torch
 from jaxtyping import Float, Int
+from safetensors.numpy import save_file
 
 from regard.atomic import atomic_file
-from regard.checkpoint import write_tensors
-from regard.checkpoint.weights import read_noted
+from regard.checkpoint import read_file
 from regard.data.tokenizer import Tokenizer
-from regard.padding import EOS
-
-Ids = Sequence[int]
+from regard.padding import EOS, Ids
 
 
 class Links:
@@ -78,7 +75,7 @@ class Shortlist:
     table: Int[np.ndarray, "n_src most"]  # −1 where there are no more
     copies: bool  # a source piece may be said as it is, where both sides have the same pieces
 
-    def words(self, sentences: Sequence[Sequence[int]]) -> Int[np.ndarray, " W"]:
+    def words(self, sentences: Sequence[Ids]) -> Int[np.ndarray, " W"]:
         """Gives what may be said of some sentences that are translated together, in order; EOS is among it."""
         seen = np.unique(np.concatenate([np.asarray(ids, np.int64) for ids in sentences]))
         found = self.table[seen].ravel()
@@ -87,9 +84,11 @@ class Shortlist:
 
     def save(self, path: Path) -> None:
         """Writes a file, whole or not at all."""
-        tensors = {ALWAYS: torch.from_numpy(self.always), TABLE: torch.from_numpy(self.table)}
         with atomic_file(path) as draft:
-            write_tensors(draft, tensors, {"copies": str(int(self.copies))})
+            draft.touch()
+            mode = draft.stat().st_mode  # the library lets nobody but its user read what it writes
+            save_file({ALWAYS: self.always, TABLE: self.table}, draft, {"copies": str(int(self.copies))})
+            draft.chmod(mode)
 
 
 def learn_shortlist(
@@ -119,12 +118,12 @@ def load_shortlist(path: str | PathLike[str], tokenizer: Tokenizer) -> Shortlist
     if not path.is_file():
         raise ValueError(f"{path}: there is no such shortlist: make one with regard shortlist")
     try:
-        tensors, notes = read_noted(path)
+        arrays, _, notes = read_file(path)
     except ValueError:
-        tensors, notes = {}, {}
-    if tensors.keys() != {ALWAYS, TABLE}:
-        raise ValueError(f"{path}: this is no shortlist, or not a whole one: make one with regard shortlist")
-    always, table = (tensors[name].numpy() for name in (ALWAYS, TABLE))
+        arrays, notes = {}, {}
+    if arrays.keys() != {ALWAYS, TABLE}:
+        raise ValueError(f"{path}: this is not a shortlist, or not a whole one: make one with regard shortlist")
+    always, table = (np.array(arrays[name]) for name in (ALWAYS, TABLE))
     sizes = len(table), max(int(always.max(initial=0)), int(table.max(initial=0))) + 1
     if sizes[0] != tokenizer.vocab_size("src") or sizes[1] > tokenizer.vocab_size("tgt"):
         raise ValueError(f"{path}: this shortlist is of other pieces than the model's: make one with regard shortlist")

@@ -144,31 +144,31 @@ def concatenate(x: Float[Tensor, "B T D"], codes: Float[Tensor, "#B T D2"]) -> F
 JOIN = {"add": add, "concatenate": concatenate}
 
 
-KNOWN_PLACES = 512  # whose codes are kept; others are made when a sentence gets there
+KNOWN_POSITIONS = 512  # whose codes are kept; later ones are computed when a sentence gets there
 
 
-class Codes:
-    """What is added to each place's token, to words like these; and what heads of so many features are turned by.
+class PositionTable:
+    """What a scheme adds to the token at each position, and how it rotates heads of `d_rotary` features.
 
-    For each pair of features a turn is its cosine and its sine.
+    For each pair of features a rotation is its cosine and its sine.
     """
 
-    def __init__(self, position: Position, words: Float[Tensor, "V D"], turned: int = 0):
+    def __init__(self, position: Position, like: Float[Tensor, "V D"], d_rotary: int = 0):
         self.position = position
-        self.turned = turned
-        self.nothing = words.new_zeros(words.shape[1])
-        self.known = self._made(0, min(KNOWN_PLACES, position.limit or KNOWN_PLACES))
+        self.d_rotary = d_rotary
+        self.zeros = like.new_zeros(like.shape[1])
+        self.known = self._compute(0, min(KNOWN_POSITIONS, position.limit or KNOWN_POSITIONS))
 
     def at(self, first: int, end: int) -> Float[Tensor, "T C"]:
-        """Gives the codes of some places in a row."""
-        return self.known[first:end] if end <= len(self.known) else self._made(first, end)
+        """Return the codes of a range of positions."""
+        return self.known[first:end] if end <= len(self.known) else self._compute(first, end)
 
-    def _made(self, first: int, end: int) -> Tensor:
-        """What is added is what a token becomes that is all zeros, and a turn what pairs of 1 and 0 become."""
-        positions = torch.arange(first, end, device=self.nothing.device)[None]
-        ones = self.nothing.new_zeros(1, 1, end - first, self.turned)
-        ones[..., ::2] = 1.0
+    def _compute(self, first: int, end: int) -> Tensor:
+        """What is added is what a vector of zeros becomes, and a rotation what pairs of 1 and 0 become."""
+        positions = torch.arange(first, end, device=self.zeros.device)[None]
+        pairs = self.zeros.new_zeros(1, 1, end - first, self.d_rotary)
+        pairs[..., ::2] = 1.0
         with torch.no_grad():
-            added = self.position.embed(self.nothing.expand(1, end - first, -1), positions)[0]
-            turns = self.position.rotate(ones, positions)[0, 0]
-        return torch.cat([added, turns], dim=-1).contiguous()
+            added = self.position.embed(self.zeros.expand(1, end - first, -1), positions)[0]
+            rotations = self.position.rotate(pairs, positions)[0, 0]
+        return torch.cat([added, rotations], dim=-1).contiguous()

@@ -14,19 +14,8 @@ import regard
 from regard.atomic import atomic_folder, latest
 from regard.batch import Source
 from regard.build import build_model
-from regard.checkpoint.weights import (
-    CONFIG,
-    SCORES,
-    Form,
-    Undrawn,
-    fill,
-    read_json,
-    read_weights,
-    settings_table,
-    unique_tensors,
-    write_json,
-    write_weights,
-)
+from regard.checkpoint import CONFIG, SCORES, read_json, settings_table, weights_path, write_json
+from regard.checkpoint.weights import Form, Undrawn, fill, read_weights, unique_tensors, write_weights
 from regard.config import ModelSettings, Settings, parse_settings
 from regard.data.tokenizer import Tokenizer
 from regard.model import Transformer
@@ -161,5 +150,5 @@ def load_reader(folder: Path) -> QuestionReader:
     except (ValueError, KeyError) as error:
         raise ValueError(f"{folder / CONFIG}: {error}") from error
     weights = read_weights(folder)
-    fill(model, weights.tensors, weights.path)
+    fill(model, weights, weights_path(folder))
     return QuestionReader(model.eval(), tokenizer, made)

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.batch import make_source
-from regard.checkpoint import load_model
+from regard.checkpoint.folder import load_model
 from regard.checkpoint.weights import fill, unique_tensors
 from regard.config import ModelSettings, TextSettings, merge, parse_override, parse_settings
 from regard.data.tokenizer import Tokenizer

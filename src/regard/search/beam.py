@@ -1,51 +1,43 @@
-"""Beam search in NumPy: the reference."""
+"""Beam search: the reference for every engine."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from jaxtyping import Bool, Float, Int
 
-from regard.batch import Source
 from regard.config import DecodeSettings
-from regard.model import Seq2Seq
-from regard.model.seq2seq import Choices
-from regard.padding import EOS
-from regard.search.hypothesis import Hypothesis, Paths, first_paths, make_prefix, max_lengths, ranked
-from regard.search.sampling import to_device
+from regard.padding import EOS, Ids
+from regard.search.decoder import IncrementalDecoder, TopK
+from regard.search.hypothesis import Hypothesis, PartialHypotheses, begin, make_prefix, max_lengths, ranked
 
 
 @dataclass(frozen=True, eq=False)
-class Standing:
+class BestFinished:
     """The best scores of finished hypotheses of each sentence, and how many have finished."""
 
     scores: Float[np.ndarray, "B M"]  # largest first, −∞ where fewer have finished
     n_finished: Int[np.ndarray, " B"]
 
-    def add(self, closed: Paths, length_penalty: float) -> "Standing":
-        """Counts hypotheses that end with this token."""
-        more = np.concatenate([self.scores, closed.totals / closed.length**length_penalty], axis=1)
-        n_more = (closed.totals != -np.inf).sum(1)
-        return Standing(-np.sort(-more, axis=1)[:, : self.scores.shape[1]], self.n_finished + n_more)
+    def add(self, finished: PartialHypotheses, length_penalty: float) -> "BestFinished":
+        """Count hypotheses that end with this token."""
+        scores = np.concatenate([self.scores, finished.totals / finished.length**length_penalty], axis=1)
+        n_new = (finished.totals != -np.inf).sum(1)
+        return BestFinished(-np.sort(-scores, axis=1)[:, : self.scores.shape[1]], self.n_finished + n_new)
 
-    def keep(self, places: Int[np.ndarray, " M"]) -> "Standing":
-        """Goes on with some sentences only."""
-        return Standing(self.scores[places], self.n_finished[places])
+    def keep(self, indices: Int[np.ndarray, " M"]) -> "BestFinished":
+        """Go on with some sentences only."""
+        return BestFinished(self.scores[indices], self.n_finished[indices])
 
-    def decided(self, paths: Paths, beam: int, length_penalty: float) -> Bool[np.ndarray, " B"]:
-        """Tells which sentences have `beam` ends, can find no better one, or have no room left.
+    def is_final(self, partial: PartialHypotheses, beam: int, length_penalty: float) -> Bool[np.ndarray, " B"]:
+        """The stop rule: tell which sentences have `beam` ends, can find no better one, or have reached their limit.
 
         A log-probability never grows. Divided by a power of the length it is best at the longest length for a positive
         penalty, and at the next one otherwise.
         """
-        length = paths.limits.astype(np.float64) if length_penalty > 0 else paths.length + 1
-        bound = paths.totals.max(1) / length**length_penalty
-        return (self.n_finished >= beam) | (bound <= self.scores[:, -1]) | (paths.limits <= paths.length)
-
-
-def first_standing(paths: Paths, n_best: int) -> Standing:
-    """Begins with nothing finished."""
-    return Standing(np.full((len(paths.totals), n_best), -np.inf), np.zeros_like(paths.sentences))
+        length = partial.limits.astype(np.float64) if length_penalty > 0 else partial.length + 1
+        bound = partial.totals.max(1) / length**length_penalty
+        return (self.n_finished >= beam) | (bound <= self.scores[:, -1]) | (partial.limits <= partial.length)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,104 +45,109 @@ class Candidates:
     """Continuations of each sentence's hypotheses by one token, the most probable first."""
 
     totals: Float[np.ndarray, "B C"]  # log-probability of the whole
-    gains: Float[np.ndarray, "B C"]  # and of the token
+    log_probs: Float[np.ndarray, "B C"]  # and of the token
     tokens: Int[np.ndarray, "B C"]
     rows: Int[np.ndarray, "B C"]  # the hypothesis it continues
 
 
-@torch.inference_mode()
-def search(
-    model: Seq2Seq, src: Source, settings: DecodeSettings, prefix: list[list[int]] | None = None
+def beam_search(
+    decoder: IncrementalDecoder,
+    sources: Sequence[Ids],
+    settings: DecodeSettings,
+    prefix: Sequence[Ids] | None = None,
 ) -> list[list[Hypothesis]]:
-    """Keeps the `beam` most probable hypotheses at each step, and the ends it finds on the way.
+    """Keep the `beam` most probable hypotheses at each step, and the ends found on the way.
 
-    A hypothesis ends where EOS is among the `beam` best continuations. A sentence leaves the batch when it has `beam`
-    ends, when nothing that is still being written can become better than its `n_best` ends, or at its limit; what is
-    unfinished then ranks behind all ends. A step costs one of the model with `beam` rows for each sentence.
+    A hypothesis ends where EOS is among the `beam` best continuations. A sentence leaves the batch when it is final
+    (`BestFinished.is_final`); what is unfinished then ranks behind all ends. A step costs one of the model with `beam`
+    rows for each sentence.
     """
-    check(settings)
-    B, N, device = len(src.lengths), settings.beam, src.ids.device
+    check_beam(settings)
+    B, N = len(sources), settings.beam
     forced = make_prefix(prefix, B)
-    paths = _one_beginning(first_paths(max_lengths(model, src, settings, forced), N))
-    standing = first_standing(paths, settings.n_best)
-    state = model.start(src, N) if B else None
-    found: list[list[Hypothesis]] = [[] for _ in range(B)]
+    partial = one_beginning(begin(max_lengths(sources, settings, decoder.limit, forced), N))
+    finished = BestFinished(np.full((B, settings.n_best), -np.inf), np.zeros(B, np.int64))
+    state = decoder.start(sources, N) if B else None
+    results: list[list[Hypothesis]] = [[] for _ in range(B)]
     while state is not None:
-        must = forced.at(paths.length, paths.sentences, N)
         # More than N + 1 continuations of one hypothesis are never needed: it may end, and go on in N ways.
-        said, state = model.choices(
-            to_device(paths.last(), device), state, None if must is None else to_device(must, device), N + 1
-        )
-        best = candidates(said, paths.totals)
-        standing = _finish(found, paths, best, standing, settings)
-        paths = advance(paths, best)
-        over = standing.decided(paths, N, settings.length_penalty)
-        left = np.flatnonzero(~over)
-        state = state.reorder(to_device(paths.rows.flatten(), device)) if N > 1 and len(left) else state
-        if len(left) < len(over):
-            _close(found, paths, np.flatnonzero(over), settings)
-            paths, standing = paths.keep(left), standing.keep(left)
-            state = state.keep(to_device(left, device)) if len(left) else None
-    return [ranked(hypotheses, settings.n_best) for hypotheses in found]
+        next_forced = forced.at(partial.length, partial.sentences, N)
+        top_k, state = decoder.top_k(partial.last(), state, next_forced, N + 1)
+        best = candidates(top_k, partial.totals)
+        finished = _collect_ends(results, partial, best, finished, settings)
+        partial = advance(partial, best)
+        final = finished.is_final(partial, N, settings.length_penalty)
+        left = np.flatnonzero(~final)
+        state = state.reorder(partial.rows.flatten()) if N > 1 and len(left) else state
+        if len(left) < B:
+            _collect(results, partial, np.flatnonzero(final), settings)
+            partial, finished, B = partial.keep(left), finished.keep(left), len(left)
+            state = state.keep(left) if B else None
+    return [ranked(hypotheses, settings.n_best) for hypotheses in results]
 
 
-def candidates(said: Choices, totals: Float[np.ndarray, "B N"]) -> Candidates:
-    """Gives the 2N best continuations: enough to go on with N, however many of them are ends."""
+def one_beginning(partial: PartialHypotheses) -> PartialHypotheses:
+    """Leave one hypothesis of each sentence, since all begin alike."""
+    partial.totals[:, 1:] = -np.inf
+    return partial
+
+
+def candidates(top_k: TopK, totals: Float[np.ndarray, "B N"]) -> Candidates:
+    """Return the 2N best continuations: enough to go on with N, however many of them are ends."""
     B, N = totals.shape
-    gains, tokens = (x.cpu().numpy() for x in (said.gains, said.tokens))  # (R, k)
-    k = gains.shape[1]
-    sums = totals.reshape(-1, 1) + gains
+    k = top_k.log_probs.shape[1]
+    sums = totals.reshape(-1, 1) + top_k.log_probs
     at = np.argsort(-sums.reshape(B, N * k), axis=1, kind="stable")[:, : 2 * N]
     at += np.arange(0, B * N * k, N * k)[:, None]  # (B, 2N): where in all of them
-    return Candidates(sums.ravel()[at], gains.ravel()[at], tokens.ravel()[at], at // k)
+    return Candidates(sums.ravel()[at], top_k.log_probs.ravel()[at], top_k.tokens.ravel()[at], at // k)
 
 
-def ends(best: Candidates) -> Bool[np.ndarray, "B N"]:
-    """Tells which of the first half of the continuations are ends."""
+def is_end(best: Candidates) -> Bool[np.ndarray, "B N"]:
+    """Tell which of the first half of the continuations are ends."""
     N = best.tokens.shape[1] // 2
     return best.tokens[:, :N] == EOS
 
 
-def advance(paths: Paths, best: Candidates) -> Paths:
-    """Goes on with the N best continuations that are no ends: a hypothesis ends in one way, so N of the 2N are none."""
-    B, N = paths.totals.shape
-    is_end = best.tokens == EOS
-    if not is_end.any():
-        return paths.extend(best.tokens[:, :N], best.gains[:, :N], best.rows[:, :N])
-    sentence, at = np.arange(B)[:, None], np.argsort(is_end, axis=1, kind="stable")[:, :N]
-    return paths.extend(best.tokens[sentence, at], best.gains[sentence, at], best.rows[sentence, at])
+def advance(partial: PartialHypotheses, best: Candidates) -> PartialHypotheses:
+    """Go on with the N best continuations that are not ends: a hypothesis ends in one way, so N of the 2N are not."""
+    B, N = partial.totals.shape
+    ends = best.tokens == EOS
+    if not ends.any():
+        return partial.extend(best.tokens[:, :N], best.log_probs[:, :N], best.rows[:, :N])
+    sentence, at = np.arange(B)[:, None], np.argsort(ends, axis=1, kind="stable")[:, :N]
+    return partial.extend(best.tokens[sentence, at], best.log_probs[sentence, at], best.rows[sentence, at])
 
 
-def _one_beginning(paths: Paths) -> Paths:
-    """Leaves one hypothesis of each sentence, since all begin alike."""
-    paths.totals[:, 1:] = -np.inf
-    return paths
+def _collect_ends(
+    results: list[list[Hypothesis]],
+    partial: PartialHypotheses,
+    best: Candidates,
+    finished: BestFinished,
+    settings: DecodeSettings,
+) -> BestFinished:
+    ends = is_end(best)
+    if not ends.any():
+        return finished
+    N = ends.shape[1]
+    ended = partial.extend(best.tokens[:, :N], best.log_probs[:, :N], best.rows[:, :N])
+    ended.totals[~ends] = -np.inf
+    _collect(results, ended, np.flatnonzero(ends.any(1)), settings)
+    return finished.add(ended, settings.length_penalty)
 
 
-def _finish(
-    found: list[list[Hypothesis]], paths: Paths, best: Candidates, standing: Standing, settings: DecodeSettings
-) -> Standing:
-    """Collects the ends among the continuations."""
-    ending = ends(best)
-    if not ending.any():
-        return standing
-    N = ending.shape[1]
-    closed = paths.extend(best.tokens[:, :N], best.gains[:, :N], best.rows[:, :N])
-    closed.totals[~ending] = -np.inf
-    _close(found, closed, np.flatnonzero(ending.any(1)), settings)
-    return standing.add(closed, settings.length_penalty)
-
-
-def _close(
-    found: list[list[Hypothesis]], paths: Paths, places: Int[np.ndarray, " M"], settings: DecodeSettings
+def _collect(
+    results: list[list[Hypothesis]],
+    partial: PartialHypotheses,
+    indices: Int[np.ndarray, " M"],
+    settings: DecodeSettings,
 ) -> None:
-    written = paths.hypotheses(places, settings.length_penalty)
-    for sentence, hypotheses in zip(paths.sentences[places].tolist(), written, strict=True):
-        found[sentence] += hypotheses
+    found = partial.hypotheses(indices, settings.length_penalty)
+    for sentence, hypotheses in zip(partial.sentences[indices].tolist(), found, strict=True):
+        results[sentence] += hypotheses
 
 
-def check(settings: DecodeSettings) -> None:
-    """Raises ValueError for settings that no beam search has."""
+def check_beam(settings: DecodeSettings) -> None:
+    """Raise ValueError for settings that no beam search has."""
     if settings.beam < 1:
         raise ValueError(f"beam must be 1 or more, got {settings.beam}")
     if not 1 <= settings.n_best <= settings.beam:

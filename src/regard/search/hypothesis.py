@@ -1,4 +1,4 @@
-"""Hypotheses, partial paths, length limits, forced prefixes."""
+"""Hypotheses, finished and in progress; length limits and forced prefixes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,10 +8,8 @@ from math import fsum
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from regard.batch import Source
 from regard.config import DecodeSettings
-from regard.model import Seq2Seq
-from regard.padding import BOS, EOS, PAD
+from regard.padding import BOS, EOS, PAD, Ids
 
 
 @dataclass(frozen=True)
@@ -29,22 +27,22 @@ class Hypothesis:
     finished: bool
 
 
-def make_hypothesis(tokens: Sequence[int], gains: Sequence[float], length_penalty: float) -> Hypothesis:
-    """Makes a hypothesis of the tokens up to the first EOS, and of what each added to its log-probability."""
+def make_hypothesis(tokens: Sequence[int], log_probs: Sequence[float], length_penalty: float) -> Hypothesis:
+    """Return the hypothesis of the tokens up to the first EOS, each with its log-probability."""
     finished = EOS in tokens
     n = tokens.index(EOS) if finished else len(tokens)
-    counted = list(gains[: n + finished])
+    counted = list(log_probs[: n + finished])
     log_prob = fsum(counted)
     return Hypothesis(list(tokens[:n]), normalised(log_prob, len(counted), length_penalty), log_prob, counted, finished)
 
 
 def normalised(log_prob: float, length: int, length_penalty: float) -> float:
-    """Gives the score by which hypotheses of different lengths compare."""
+    """Return the score by which hypotheses of different lengths compare."""
     return log_prob / length**length_penalty
 
 
 def ranked(hypotheses: list[Hypothesis], n_best: int) -> list[Hypothesis]:
-    """Gives the best, finished ones before all others."""
+    """Return the best, finished ones before all others."""
     return sorted(hypotheses, key=lambda each: (not each.finished, -each.score))[:n_best]
 
 
@@ -56,21 +54,21 @@ class Prefix:
     lengths: Int[np.ndarray, " B"]
 
     def at(self, step: int, sentences: Int[np.ndarray, " M"], n_hypotheses: int) -> Int[np.ndarray, " R"] | None:
-        """Gives the token that each hypothesis of these sentences must say now; None where all are free."""
+        """Return the forced token of each hypothesis of these sentences at a step; None where all are free."""
         if step >= self.ids.shape[1]:
             return None
         return self.ids[sentences, step].repeat(n_hypotheses)
 
 
-def make_prefix(prefix: Sequence[Sequence[int]] | None, n_sentences: int) -> Prefix:
-    """Checks and pads one prefix, which may be empty, for each sentence; None forces nothing."""
+def make_prefix(prefix: Sequence[Ids] | None, n_sentences: int) -> Prefix:
+    """Check and pad one prefix, which may be empty, for each sentence; None forces nothing."""
     given = [[]] * n_sentences if prefix is None else prefix
     if len(given) != n_sentences:
         raise ValueError(f"there must be one prefix for each sentence, got {len(given)} for {n_sentences}")
     for i, ids in enumerate(given):
         if wrong := [token for token in ids if token in {PAD, BOS, EOS}]:
             raise ValueError(
-                f"a prefix must hold pieces only, without PAD, BOS and EOS, got id {wrong[0]} in prefix {i}"
+                f"a prefix must hold tokens of text, without PAD, BOS and EOS, got id {wrong[0]} in prefix {i}"
             )
     lengths = [len(ids) for ids in given]
     width = max(lengths, default=0)
@@ -78,80 +76,79 @@ def make_prefix(prefix: Sequence[Sequence[int]] | None, n_sentences: int) -> Pre
     return Prefix(np.array(padded, dtype=np.int64).reshape(n_sentences, width), np.array(lengths, dtype=np.int64))
 
 
-def max_lengths(model: Seq2Seq, src: Source, settings: DecodeSettings, prefix: Prefix) -> Int[np.ndarray, " B"]:
-    """Gives the tokens that each target may have: `max_ratio` times its source's and `max_extra`, EOS counted in both.
+def max_lengths(
+    sources: Sequence[Ids], settings: DecodeSettings, limit: int | None, prefix: Prefix | None = None
+) -> Int[np.ndarray, " B"]:
+    """Return the most tokens of each target: `max_ratio` times its source's and `max_extra`, EOS counted in both.
 
     A forced prefix always has room for one token after it. No target is longer than the model's positions reach.
     """
     if settings.max_ratio < 0 or settings.max_extra < 0:
         given = f"{settings.max_ratio} and {settings.max_extra}"
         raise ValueError(f"max_ratio and max_extra must be 0 or more, got {given}")
-    by_source = (src.lengths.cpu().numpy() * settings.max_ratio).astype(np.int64) + settings.max_extra
-    wanted = np.maximum(by_source, prefix.lengths + 1)
-    return wanted if model.limit is None else np.minimum(wanted, model.limit)
+    lengths = np.array([len(source) + 1 for source in sources], dtype=np.int64)
+    wanted = (lengths * settings.max_ratio).astype(np.int64) + settings.max_extra
+    wanted = wanted if prefix is None else np.maximum(wanted, prefix.lengths + 1)
+    return wanted if limit is None else np.minimum(wanted, limit)
 
 
 @dataclass(frozen=True, eq=False)
-class Paths:
+class PartialHypotheses:
     """N hypotheses for each of the sentences that are left, all of one length, those of one sentence in a row.
 
-    Each knows its last token and whose continuation it is, so a step costs the same however much was written. These
-    are a few numbers, kept with NumPy: a call of PyTorch's takes longer than all that is done with them here.
+    Each knows its last token and which it continues, so a step costs the same however much was written.
     """
 
     sentences: Int[np.ndarray, " B"]  # which of the sentences that were given
     limits: Int[np.ndarray, " B"]  # tokens that their targets may have
     tokens: Int[np.ndarray, "B N"]  # the last one
-    gains: Float[np.ndarray, "B N"]  # its log-probability
-    totals: Float[np.ndarray, "B N"]  # and that of all; −∞ is a place that no hypothesis holds
+    log_probs: Float[np.ndarray, "B N"]  # of the last token
+    totals: Float[np.ndarray, "B N"]  # and of all; −∞ is a row that holds no hypothesis
     rows: Int[np.ndarray, "B N"]  # the rows of `before` that these continue
-    before: "Paths | None"  # None where nothing was written yet
+    before: "PartialHypotheses | None"  # None at the beginning
     length: int  # tokens written
 
     def last(self) -> Int[np.ndarray, " R"]:
-        """Gives the token that each hypothesis ends with, for the model to read."""
+        """Return the token that each hypothesis ends with, for the model to read."""
         return self.tokens.flatten()
 
     def extend(
-        self, tokens: Int[np.ndarray, "B N"], gains: Float[np.ndarray, "B N"], rows: Int[np.ndarray, "B N"]
-    ) -> "Paths":
-        """Continues some rows, each of the sentence that it stands in, by one token."""
-        totals = self.totals.ravel()[rows] + gains
-        return Paths(self.sentences, self.limits, tokens, gains, totals, rows, self, self.length + 1)
+        self, tokens: Int[np.ndarray, "B N"], log_probs: Float[np.ndarray, "B N"], rows: Int[np.ndarray, "B N"]
+    ) -> "PartialHypotheses":
+        """Continue some rows, each of its own sentence, by one token."""
+        totals = self.totals.ravel()[rows] + log_probs
+        return PartialHypotheses(self.sentences, self.limits, tokens, log_probs, totals, rows, self, self.length + 1)
 
-    def keep(self, places: Int[np.ndarray, " M"]) -> "Paths":
-        """Goes on with some sentences only."""
-        kept = (self.sentences, self.limits, self.tokens, self.gains, self.totals, self.rows)
-        sentences, limits, tokens, gains, totals, rows = (x[places] for x in kept)
-        return Paths(sentences, limits, tokens, gains, totals, rows, self.before, self.length)
+    def keep(self, indices: Int[np.ndarray, " M"]) -> "PartialHypotheses":
+        """Go on with some sentences only."""
+        arrays = (self.sentences, self.limits, self.tokens, self.log_probs, self.totals, self.rows)
+        sentences, limits, tokens, log_probs, totals, rows = (x[indices] for x in arrays)
+        return PartialHypotheses(sentences, limits, tokens, log_probs, totals, rows, self.before, self.length)
 
-    def hypotheses(self, places: Int[np.ndarray, " M"], length_penalty: float) -> list[list[Hypothesis]]:
-        """Turns what stands at some places into hypotheses, each up to its EOS if it has one."""
-        held = self.totals[places] != -np.inf
-        tokens, gains = (x.tolist() for x in self._written(places, held))
-        made = (make_hypothesis(*one, length_penalty) for one in zip(tokens, gains, strict=True))
-        return [list(islice(made, n)) for n in held.sum(1).tolist()]
+    def hypotheses(self, indices: Int[np.ndarray, " M"], length_penalty: float) -> list[list[Hypothesis]]:
+        """Return the hypotheses of some sentences, each up to its EOS if it has one."""
+        held = self.totals[indices] != -np.inf
+        tokens, log_probs = (x.tolist() for x in self._trace_back(indices, held))
+        each = (make_hypothesis(*one, length_penalty) for one in zip(tokens, log_probs, strict=True))
+        return [list(islice(each, n)) for n in held.sum(1).tolist()]
 
-    def _written(
-        self, places: Int[np.ndarray, " M"], held: Bool[np.ndarray, "M N"]
+    def _trace_back(
+        self, indices: Int[np.ndarray, " M"], held: Bool[np.ndarray, "M N"]
     ) -> tuple[Int[np.ndarray, "H T"], Float[np.ndarray, "H T"]]:
-        """Goes back from some hypotheses to their beginnings."""
-        n_hypotheses = self.totals.shape[1]
-        rows = (places[:, None] * n_hypotheses + np.arange(n_hypotheses))[held]
-        tokens, gains = np.empty((len(rows), self.length), np.int64), np.empty((len(rows), self.length))
-        paths = self
-        while paths.before is not None:
-            tokens[:, paths.length - 1], gains[:, paths.length - 1] = (
-                paths.tokens.ravel()[rows],
-                paths.gains.ravel()[rows],
-            )
-            rows, paths = paths.rows.ravel()[rows], paths.before
-        return tokens, gains
+        N = self.totals.shape[1]
+        rows = (indices[:, None] * N + np.arange(N))[held]
+        tokens, log_probs = np.empty((len(rows), self.length), np.int64), np.empty((len(rows), self.length))
+        partial = self
+        while partial.before is not None:
+            at = partial.length - 1
+            tokens[:, at], log_probs[:, at] = partial.tokens.ravel()[rows], partial.log_probs.ravel()[rows]
+            rows, partial = partial.rows.ravel()[rows], partial.before
+        return tokens, log_probs
 
 
-def first_paths(limits: Int[np.ndarray, " B"], n_hypotheses: int) -> Paths:
-    """Lets all hypotheses begin with BOS."""
+def begin(limits: Int[np.ndarray, " B"], n_hypotheses: int) -> PartialHypotheses:
+    """Let all hypotheses begin with BOS."""
     B = len(limits)
-    nothing = np.zeros((B, n_hypotheses))
+    zeros = np.zeros((B, n_hypotheses))
     rows = np.arange(B * n_hypotheses).reshape(B, n_hypotheses)
-    return Paths(np.arange(B), limits, np.full_like(rows, BOS), nothing, nothing.copy(), rows, None, 0)
+    return PartialHypotheses(np.arange(B), limits, np.full_like(rows, BOS), zeros, zeros.copy(), rows, None, 0)

@@ -1,148 +1,151 @@
-"""Greedy and sampled decoding."""
+"""Greedy and sampled decoding: hypotheses that do not compete."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 
 import numpy as np
-import torch
 from jaxtyping import Float, Int
-from torch import Tensor
 
-from regard.batch import Source
 from regard.config import DecodeSettings
-from regard.model import Seq2Seq
-from regard.model.seq2seq import State, log_probs, top
-from regard.padding import EOS
-from regard.search.hypothesis import Hypothesis, Paths, first_paths, make_prefix, max_lengths, ranked
+from regard.padding import EOS, Ids
+from regard.search.decoder import DecoderState, IncrementalDecoder
+from regard.search.hypothesis import Hypothesis, PartialHypotheses, begin, make_prefix, max_lengths, ranked
 
-# From what each hypothesis read last, its state, and what it must say now, to what it says, with what probability.
-Said = tuple[Int[Tensor, " R"], Float[Tensor, " R"], State]
-Say = Callable[[Int[Tensor, " R"], State, Int[Tensor, " R"] | None, Paths], Said]
+# The next token of each hypothesis, its log-probability, and the state after it.
+NextToken = tuple[Int[np.ndarray, " R"], Float[np.ndarray, " R"], DecoderState]
+ChooseNext = Callable[[PartialHypotheses, DecoderState, Int[np.ndarray, " R"] | None], NextToken]
 
 
-@torch.inference_mode()
-def walk(
-    model: Seq2Seq,
-    src: Source,
+def decode_loop(
+    decoder: IncrementalDecoder,
+    sources: Sequence[Ids],
     settings: DecodeSettings,
-    prefix: list[list[int]] | None,
+    prefix: Sequence[Ids] | None,
     n_hypotheses: int,
-    say: Say,
+    choose_next: ChooseNext,
 ) -> list[list[Hypothesis]]:
-    """Writes some hypotheses of each sentence to their ends; a sentence leaves the batch with its last one."""
-    B, device = len(src.lengths), src.ids.device
+    """Write some hypotheses of each sentence to their ends; a sentence leaves the batch with its last one."""
+    B = len(sources)
     forced = make_prefix(prefix, B)
-    paths = first_paths(max_lengths(model, src, settings, forced), n_hypotheses)
-    done = np.zeros(paths.totals.shape, dtype=bool)
-    state = model.start(src, n_hypotheses) if B else None
-    found: list[list[Hypothesis]] = [[] for _ in range(B)]
+    partial = begin(max_lengths(sources, settings, decoder.limit, forced), n_hypotheses)
+    done = np.zeros(partial.totals.shape, dtype=bool)
+    state = decoder.start(sources, n_hypotheses) if B else None
+    results: list[list[Hypothesis]] = [[] for _ in range(B)]
+    rows = np.arange(B * n_hypotheses).reshape(B, n_hypotheses)
     while state is not None:
-        must = forced.at(paths.length, paths.sentences, n_hypotheses)
-        tokens, gains, state = say(
-            to_device(paths.last(), device), state, None if must is None else to_device(must, device), paths
-        )
-        paths = _extended(paths, tokens, gains)
-        done |= paths.tokens == EOS
-        over = done.all(1) | (paths.limits <= paths.length)
+        next_forced = forced.at(partial.length, partial.sentences, n_hypotheses)
+        tokens, log_probs, state = choose_next(partial, state, next_forced)
+        shape = partial.totals.shape
+        partial = partial.extend(tokens.reshape(shape), log_probs.reshape(shape), rows[: shape[0]])
+        done |= partial.tokens == EOS
+        over = done.all(1) | (partial.limits <= partial.length)
         if over.any():
-            _collect(found, paths, np.flatnonzero(over), settings)
+            _collect(results, partial, np.flatnonzero(over), settings)
             left = np.flatnonzero(~over)
-            paths, done, state = (
-                paths.keep(left),
-                done[left],
-                state.keep(to_device(left, device)) if len(left) else None,
-            )
-    return found
-
-
-def _extended(paths: Paths, tokens: Int[Tensor, " R"], gains: Float[Tensor, " R"]) -> Paths:
-    """Lets every hypothesis say what it says."""
-    shape = paths.totals.shape
-    said, gained = (x.cpu().numpy().reshape(shape) for x in (tokens, gains))
-    return paths.extend(said, gained, np.arange(said.size).reshape(shape))
-
-
-def to_device(numbers: Int[np.ndarray, " R"], device: torch.device) -> Int[Tensor, " R"]:
-    """Hands numbers to the model."""
-    return torch.from_numpy(numbers).to(device)
+            partial, done = partial.keep(left), done[left]
+            state = state.keep(left) if len(left) else None
+    return results
 
 
 def _collect(
-    found: list[list[Hypothesis]], paths: Paths, places: Int[np.ndarray, " M"], settings: DecodeSettings
+    results: list[list[Hypothesis]],
+    partial: PartialHypotheses,
+    indices: Int[np.ndarray, " M"],
+    settings: DecodeSettings,
 ) -> None:
-    written = paths.hypotheses(places, settings.length_penalty)
-    for sentence, hypotheses in zip(paths.sentences[places].tolist(), written, strict=True):
-        found[sentence] = ranked(hypotheses, settings.n_best)
+    found = partial.hypotheses(indices, settings.length_penalty)
+    for sentence, hypotheses in zip(partial.sentences[indices].tolist(), found, strict=True):
+        results[sentence] = ranked(hypotheses, settings.n_best)
 
 
 def greedy_search(
-    model: Seq2Seq, src: Source, settings: DecodeSettings, prefix: list[list[int]] | None = None
+    decoder: IncrementalDecoder,
+    sources: Sequence[Ids],
+    settings: DecodeSettings,
+    prefix: Sequence[Ids] | None = None,
 ) -> list[list[Hypothesis]]:
-    """Writes one hypothesis of each sentence."""
+    """Write one hypothesis of each sentence: the most probable token at each step."""
     check_greedy(settings)
 
-    def say(read: Int[Tensor, " R"], state: State, must: Int[Tensor, " R"] | None, paths: Paths) -> Said:
-        best, state = model.choices(read, state, must, 1)
-        return best.tokens[:, 0], best.gains[:, 0], state
+    def choose_next(partial: PartialHypotheses, state: DecoderState, forced: Int[np.ndarray, " R"] | None) -> NextToken:
+        best, state = decoder.top_k(partial.last(), state, forced, 1)
+        return best.tokens[:, 0], best.log_probs[:, 0], state
 
-    return walk(model, src, settings, prefix, 1, say)
+    return decode_loop(decoder, sources, settings, prefix, 1, choose_next)
 
 
 def check_greedy(settings: DecodeSettings) -> None:
-    """Raises ValueError for settings that greedy search does not have."""
+    """Raise ValueError for settings that greedy search does not have."""
     if settings.n_best != 1:
         raise ValueError(f"greedy search finds one hypothesis, got n_best {settings.n_best}: use 'beam' or 'sample'")
 
 
 def sample_search(
-    model: Seq2Seq, src: Source, settings: DecodeSettings, prefix: list[list[int]] | None = None
+    decoder: IncrementalDecoder,
+    sources: Sequence[Ids],
+    settings: DecodeSettings,
+    prefix: Sequence[Ids] | None = None,
 ) -> list[list[Hypothesis]]:
-    """Writes `n_best` hypotheses of each sentence, independent of each other, and ranks them.
+    """Write `n_best` hypotheses of each sentence, independent of each other, and rank them.
 
     Chance depends on the seed and the sentence alone: the same sentence gets the same samples in any batch.
     """
-    check_chance(settings)
-    limits = max_lengths(model, src, settings, make_prefix(prefix, len(src.lengths)))
-    luck = draws(src, limits.tolist(), settings)
+    check_sampling(settings)
+    limits = max_lengths(sources, settings, decoder.limit, make_prefix(prefix, len(sources)))
+    draws = uniforms(sources, limits.tolist(), settings)
 
-    def say(read: Int[Tensor, " R"], state: State, must: Int[Tensor, " R"] | None, paths: Paths) -> Said:
-        logits, state = model.step(read, state)
-        said = log_probs(logits, must)
-        tokens = drawn(said, luck[paths.sentences, :, paths.length].flatten(), settings)
-        return tokens, said.gather(1, tokens[:, None])[:, 0], state
+    def choose_next(partial: PartialHypotheses, state: DecoderState, forced: Int[np.ndarray, " R"] | None) -> NextToken:
+        log_probs, state = decoder.log_probs(partial.last(), state, forced)
+        tokens = draw(log_probs, draws[partial.sentences, :, partial.length].flatten(), settings)
+        return tokens, np.take_along_axis(log_probs, tokens[:, None], 1)[:, 0], state
 
-    return walk(model, src, settings, prefix, settings.n_best, say)
-
-
-def draws(src: Source, limits: list[int], settings: DecodeSettings) -> Float[Tensor, "B N T"]:
-    """Draws from [0, 1) for each step of each hypothesis, by a generator for each sentence."""
-    luck = torch.zeros(len(limits), settings.n_best, max(limits, default=0), dtype=torch.float64)
-    for row, ids, length, limit in zip(luck, src.ids.tolist(), src.lengths.tolist(), limits, strict=True):
-        digest = blake2b(repr((settings.seed, ids[:length])).encode(), digest_size=8).digest()
-        generator = torch.Generator().manual_seed(int.from_bytes(digest, "little", signed=True))
-        row[:, :limit] = torch.rand(settings.n_best, limit, dtype=torch.float64, generator=generator)
-    return luck.to(src.ids.device)
+    return decode_loop(decoder, sources, settings, prefix, settings.n_best, choose_next)
 
 
-def drawn(said: Float[Tensor, "R V"], luck: Float[Tensor, " R"], settings: DecodeSettings) -> Int[Tensor, " R"]:
-    """Picks the first token at which the cumulated probability exceeds the draw."""
+def uniforms(sources: Sequence[Ids], limits: Sequence[int], settings: DecodeSettings) -> Float[np.ndarray, "B N T"]:
+    """Return numbers from [0, 1) for each step of each hypothesis, by a generator for each sentence.
+
+    Two draws of a Mersenne twister make 53 random bits, as in PyTorch's generator on a CPU, whose numbers these are.
+    """
+    numbers = np.zeros((len(limits), settings.n_best, max(limits, default=0)))
+    for row, source, limit in zip(numbers, sources, limits, strict=True):
+        closed = [*(int(token) for token in source), EOS]
+        digest = blake2b(repr((settings.seed, closed)).encode(), digest_size=8).digest()
+        twister = np.random.RandomState(int.from_bytes(digest[:4], "little"))
+        halves = twister.randint(0, 2**32, size=(settings.n_best, limit, 2), dtype=np.uint32).astype(np.uint64)
+        bits = ((halves[..., 0] << np.uint64(32)) | halves[..., 1]) & np.uint64(2**53 - 1)
+        row[:, :limit] = bits * 2.0**-53
+    return numbers
+
+
+def draw(
+    log_probs: Float[np.ndarray, "R V"], draws: Float[np.ndarray, " R"], settings: DecodeSettings
+) -> Int[np.ndarray, " R"]:
+    """Return the first token at which the cumulative probability exceeds the draw."""
+    scaled = (log_probs / settings.temperature).astype(np.float64)
     if settings.top_k is None and settings.top_p is None:
-        return _exceeding((said / settings.temperature).softmax(-1, dtype=torch.float64), luck)
-    largest, ids = top(said, said.shape[1] if settings.top_k is None else settings.top_k)
-    probabilities = (largest / settings.temperature).softmax(-1, dtype=torch.float64)
+        return _exceeding(_softmax(scaled), draws)
+    k = min(settings.top_k or scaled.shape[1], scaled.shape[1])
+    ids = np.argsort(-scaled, axis=1, kind="stable")[:, :k]
+    probabilities = _softmax(np.take_along_axis(scaled, ids, 1))
     if settings.top_p is not None:
         before = probabilities.cumsum(-1) - probabilities
-        probabilities = probabilities.masked_fill(before >= settings.top_p, 0.0)  # the first always stays
-    return ids.gather(1, _exceeding(probabilities, luck)[:, None])[:, 0]
+        probabilities[before >= settings.top_p] = 0.0  # the first always stays
+    return np.take_along_axis(ids, _exceeding(probabilities, draws)[:, None], 1)[:, 0]
 
 
-def _exceeding(probabilities: Float[Tensor, "R K"], luck: Float[Tensor, " R"]) -> Int[Tensor, " R"]:
+def _softmax(scores: Float[np.ndarray, "R K"]) -> Float[np.ndarray, "R K"]:
+    powers = np.exp(scores - scores.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def _exceeding(probabilities: Float[np.ndarray, "R K"], draws: Float[np.ndarray, " R"]) -> Int[np.ndarray, " R"]:
     reached = probabilities.cumsum(-1)
-    return (reached <= luck[:, None] * reached[:, -1:]).sum(-1)
+    return (reached <= draws[:, None] * reached[:, -1:]).sum(-1)
 
 
-def check_chance(settings: DecodeSettings) -> None:
-    """Raises ValueError for settings by which nothing can be drawn."""
+def check_sampling(settings: DecodeSettings) -> None:
+    """Raise ValueError for settings by which nothing can be drawn."""
     if settings.n_best < 1:
         raise ValueError(f"n_best must be 1 or more, got {settings.n_best}")
     if not settings.temperature > 0:

@@ -1,16 +1,14 @@
-"""Dynamic batching queue and slot worker."""
+"""Texts of all clients, translated together: one queue, and workers that feed the engines' schedulers."""
 
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from itertools import islice
 from threading import Condition, Thread
 
 from regard.config import DecodeSettings
-from regard.engine.cuda import SlottedTransformer
-from regard.engine.slots import Hall
-from regard.pipeline.translator import ALONE, Translation, Translator
+from regard.engine import Scheduler
+from regard.pipeline.translator import Translation, Translator
 from regard.search.hypothesis import Hypothesis
 from regard.serve.middleware import Metrics
 from regard.serve.models import Shelf
@@ -19,146 +17,8 @@ from regard.serve.server import ServeSettings
 
 
 @dataclass(frozen=True, eq=False)
-class Text:
-    """One text, cut into sentences, that somebody waits for; cancelling the future gives it up at any time."""
-
-    translator: Translator
-    settings: DecodeSettings
-    sentences: list[list[int]]
-    answer: Future[Translation]
-    places: dict[int, int] = field(default_factory=dict)  # of the sentences that are not over, by their numbers
-    found: dict[int, list[Hypothesis]] = field(default_factory=dict)  # by place
-
-    def translation(self) -> Translation:
-        """Joins what was found."""
-        found = [self.found[place] for place in range(len(self.sentences))]
-        return next(self.translator.joined([self.sentences], found, self.settings))
-
-
-class Porter:
-    """One thread that brings texts into the halls of their models, and takes the halls' turns one after another."""
-
-    def __init__(self, metrics: Metrics):
-        self.metrics = metrics
-        self._texts: set[Text] = set()  # that are not answered
-        self._new: list[Text] = []
-        self._gone: list[Text] = []
-        self._bell = Condition()
-        self._closed = False
-        self._halls: dict[Translator, Hall] = {}
-        self._owners: dict[tuple[Hall, int], Text] = {}  # of each sentence that is not over
-        self._thread = Thread(target=self._work, name="porter", daemon=True)
-
-    def open(self) -> None:
-        """Begins to work."""
-        self._thread.start()
-
-    def take(self, texts: Sequence[Text]) -> None:
-        """Takes texts; any thread may bring them."""
-        with self._bell:
-            self._texts.update(texts)
-            self._new += texts
-            self._bell.notify()
-        for text in texts:
-            text.answer.add_done_callback(lambda answer, text=text: self._answered(text))
-
-    def __len__(self) -> int:
-        return len(self._texts)
-
-    def close(self) -> None:
-        """Ends the thread after the turn that it takes now; what is not over is given up."""
-        with self._bell:
-            self._closed = True
-            self._bell.notify()
-        self._thread.join()
-        for text in list(self._texts):
-            text.answer.cancel()
-
-    def _answered(self, text: Text) -> None:
-        """Notes who went away; called by whoever ends a future."""
-        if text.answer.cancelled():
-            with self._bell:
-                self._gone.append(text)
-
-    def _work(self) -> None:
-        while self._awake():
-            for hall in self._halls.values():
-                if len(hall):
-                    self._turn(hall)
-
-    def _awake(self) -> bool:
-        """Waits for texts, lets new ones in and those that nobody waits for out; tells whether to go on."""
-        with self._bell:
-            self._bell.wait_for(lambda: self._texts or self._closed)
-            new, self._new, gone, self._gone = self._new, [], self._gone, []
-            if self._closed:
-                return False
-        for text in new:
-            self._bring(text)
-        for text in gone:
-            if text in self._texts:
-                self._end(text)
-        return True
-
-    def _bring(self, text: Text) -> None:
-        hall = self._hall(text.translator)
-        try:
-            for place, ids in enumerate(text.sentences):
-                number = hall.add(ids, text.settings)
-                text.places[number] = place
-                self._owners[hall, number] = text
-        except ValueError as error:
-            self._end(text, error)
-        else:
-            if not text.sentences:
-                self._end(text)
-
-    def _hall(self, translator: Translator) -> Hall:
-        if translator not in self._halls:
-            assert isinstance(translator.model, SlottedTransformer), "only models with slots have a hall"
-            self._halls[translator] = Hall(translator.model)
-        return self._halls[translator]
-
-    def _turn(self, hall: Hall) -> None:
-        """Lets a hall take a turn, and answers the texts that are over with it."""
-        over = hall.turn()
-        self.metrics.together(hall.n_begun + len(over))
-        errors = {error: told(error) for error in {each for _, each in over if isinstance(each, Exception)}}
-        ends: dict[Text, Exception | None] = {}
-        for number, outcome in over:
-            text = self._owners.pop((hall, number))
-            place = text.places.pop(number)
-            if isinstance(outcome, Exception):
-                ends[text] = errors[outcome]
-            else:
-                text.found[place] = outcome
-                if not text.places:
-                    ends.setdefault(text, None)
-        for text, error in ends.items():
-            self._end(text, error)
-
-    def _end(self, text: Text, error: Exception | None = None) -> None:
-        """Answers a text, unless it was cancelled, and gives up what is left of it."""
-        hall = self._hall(text.translator)
-        for number in text.places:
-            hall.give_up(number)
-            del self._owners[hall, number]
-        self._texts.discard(text)
-        if not text.answer.set_running_or_notify_cancel():
-            return self.metrics.drop(1)
-        try:
-            if error is not None:
-                raise error
-            translation = text.translation()
-        except Exception as failure:
-            return text.answer.set_exception(told(failure))
-        self.metrics.done(1)
-        return text.answer.set_result(translation)
-
-
-@dataclass(frozen=True, eq=False)
-class Job:
-    """One text that somebody waits for; cancelling the future gives it up."""
+class TranslationJob:
+    """One text that a client waits for; cancelling the future drops it, at any time."""
 
     model: str
     settings: DecodeSettings
@@ -166,31 +26,45 @@ class Job:
     answer: Future[Translation] = field(default_factory=Future)
 
 
-class Desk:
-    """Threads that take the oldest text and all that wait for the same model and settings, up to a limit.
+@dataclass(frozen=True, eq=False)
+class RunningJob:
+    """A job whose text is cut into sentences, which a scheduler knows by numbers."""
 
-    While they work, others arrive: the more there is to do, the more is done at once. Texts for a model with slots are
-    only cut here, and given to the porter.
+    job: TranslationJob
+    translator: Translator
+    sentences: list[list[int]]
+    indices: dict[int, int] = field(default_factory=dict)  # of the sentences that are not done, by their numbers
+    found: dict[int, list[Hypothesis]] = field(default_factory=dict)  # by index
+
+    def translation(self) -> Translation:
+        """Merge what was found."""
+        found = [self.found[index] for index in range(len(self.sentences))]
+        return next(self.translator.merge([self.sentences], found, self.job.settings))
+
+
+class BatchQueue:
+    """Jobs in the order in which they came, and the threads that work on them.
+
+    While they work, others arrive: the more there is to do, the more is done at once.
     """
 
     def __init__(self, shelf: Shelf, settings: ServeSettings, metrics: Metrics):
         self.shelf = shelf
         self.settings = settings
         self.metrics = metrics
-        self.porter = Porter(metrics)
-        self._waiting: deque[Job] = deque()
+        self._waiting: deque[TranslationJob] = deque()
         self._bell = Condition()
         self._closed = False
-        self._threads = [Thread(target=self._work, name="desk", daemon=True) for _ in range(settings.workers)]
+        # A GPU has one scheduler, which fills its slots from all texts.
+        self._workers = [Worker(self) for _ in range(settings.workers if shelf.device == "cpu" else 1)]
 
     def open(self) -> None:
-        """Begins to work."""
-        self.porter.open()
-        for thread in self._threads:
-            thread.start()
+        """Begin to work."""
+        for worker in self._workers:
+            worker.thread.start()
 
-    def submit(self, jobs: Sequence[Job]) -> list[Future[Translation]]:
-        """Lets texts wait, all or none; raises BusyError where too many do."""
+    def submit(self, jobs: Sequence[TranslationJob]) -> list[Future[Translation]]:
+        """Queue texts, all or none; raise BusyError where too many wait."""
         with self._bell:
             if len(self) + len(jobs) > self.settings.max_waiting:
                 raise BusyError(f"{len(self)} texts are waiting already: come back in a moment")
@@ -199,59 +73,39 @@ class Desk:
         return [job.answer for job in jobs]
 
     def __len__(self) -> int:
-        return len(self._waiting) + len(self.porter)
+        return len(self._waiting) + sum(len(worker.running) for worker in self._workers)
 
     def close(self) -> None:
-        """Ends the threads after what they do now; what still waits is given up."""
+        """End the threads after the step that they take now; what is not done is cancelled."""
         with self._bell:
             self._closed = True
             self._bell.notify_all()
-        for thread in self._threads:
-            thread.join()
-        self.porter.close()
-        for job in self._waiting:
+        for worker in self._workers:
+            worker.thread.join()
+        for job in [*self._waiting, *(running.job for worker in self._workers for running in worker.running)]:
             job.answer.cancel()
 
-    def _work(self) -> None:
-        while jobs := self._taken():
-            try:
-                translator = self.shelf.open(jobs[0].model)
-            except Exception as error:
-                _fail(self._live(jobs), error)
-                continue
-            if isinstance(translator.model, SlottedTransformer) and jobs[0].settings.method in ALONE:
-                self.porter.take(self._cut(translator, jobs))
-            elif live := self._live(jobs):
-                self._translate(translator, live)
-
-    def _live(self, jobs: list[Job]) -> list[Job]:
-        """Gives those that somebody still waits for, who cannot go away any more."""
-        live = [job for job in jobs if job.answer.set_running_or_notify_cancel()]
-        self.metrics.drop(len(jobs) - len(live))
-        return live
-
-    def _taken(self) -> list[Job]:
-        """Waits for texts; none are there only when the desk is closed."""
+    def take(self, wait: bool) -> list[TranslationJob] | None:
+        """Return the next jobs of one model and setting, none where a worker does not wait; None at the end."""
         with self._bell:
-            while True:
+            if wait:
                 self._bell.wait_for(lambda: self._waiting or self._closed)
-                if self._closed:
-                    return []
                 if len(self._waiting) < self.settings.batch_texts > 1:
                     self._bell.wait_for(self._full, self.settings.batch_seconds)
-                if self._waiting:  # another thread may have been quicker
-                    return self._together()
+            if self._closed:
+                return None
+            return self._alike() if self._waiting else []  # another thread may have been faster
 
     def _full(self) -> bool:
         return self._closed or len(self._waiting) >= self.settings.batch_texts
 
-    def _together(self) -> list[Job]:
-        """Takes the oldest job and those like it out of the queue."""
+    def _alike(self) -> list[TranslationJob]:
+        """Take the oldest job and those like it out of the queue."""
         first, chars, taken, left = self._waiting[0], 0, [], deque()
         for job in self._waiting:
             like = (job.model, job.settings) == (first.model, first.settings)
-            room = len(taken) < self.settings.batch_texts and chars + len(job.text) <= self.settings.batch_chars
-            if not taken or (like and room):
+            fits = len(taken) < self.settings.batch_texts and chars + len(job.text) <= self.settings.batch_chars
+            if not taken or (like and fits):
                 taken.append(job)
                 chars += len(job.text)
             else:
@@ -259,36 +113,100 @@ class Desk:
         self._waiting = left
         return taken
 
-    def _cut(self, translator: Translator, jobs: list[Job]) -> list[Text]:
-        texts = []
+
+class Worker:
+    """One thread: it takes jobs from the queue, and lets the schedulers of their models step one after another."""
+
+    def __init__(self, queue: BatchQueue):
+        self.queue = queue
+        self.metrics = queue.metrics
+        self.running: set[RunningJob] = set()
+        self.thread = Thread(target=self._work, name="batching", daemon=True)
+        self._schedulers: dict[Translator, Scheduler] = {}
+        self._owners: dict[tuple[Scheduler, int], RunningJob] = {}  # of each sentence that is not done
+
+    def _work(self) -> None:
+        while (jobs := self.queue.take(wait=not self.running)) is not None:
+            while jobs:
+                self._begin(jobs)
+                more = all(scheduler.wants_more() for scheduler in self._schedulers.values())
+                jobs = self.queue.take(wait=False) if more else None
+            self._drop_cancelled()
+            for scheduler in self._schedulers.values():
+                if len(scheduler):
+                    self._step(scheduler)
+
+    def _begin(self, jobs: list[TranslationJob]) -> None:
+        try:
+            translator = self.queue.shelf.open(jobs[0].model)
+        except Exception as error:
+            self._fail(jobs, error)
+            return
+        scheduler = self._schedulers.get(translator)
+        if scheduler is None:
+            scheduler = self._schedulers[translator] = translator.engine.scheduler()
         for job in jobs:
             try:
-                texts.append(Text(translator, job.settings, translator.parts([job.text], 1)[0], job.answer))
-            except Exception as error:
-                _fail(self._live([job]), error)
-        return texts
+                running = RunningJob(job, translator, translator.segment([job.text])[0])
+                self.running.add(running)
+                for index, ids in enumerate(running.sentences):
+                    number = scheduler.add(ids, job.settings)
+                    running.indices[number] = index
+                    self._owners[scheduler, number] = running
+                if not running.sentences:
+                    self._end(running)
+            except Exception as error:  # a text that cannot be cut is its own sender's trouble
+                self._fail([job], error)
 
-    def _translate(self, translator: Translator, jobs: list[Job]) -> None:
+    def _drop_cancelled(self) -> None:
+        for running in [each for each in self.running if each.job.answer.cancelled()]:
+            self._end(running)
+
+    def _step(self, scheduler: Scheduler) -> None:
+        """Let a scheduler work for a moment, and answer the texts that are done with it."""
+        done = scheduler.step()
+        self.metrics.together(scheduler.n_running + len(done))
+        errors = {error: told(error) for error in {each for _, each in done if isinstance(each, Exception)}}
+        ends: dict[RunningJob, Exception | None] = {}
+        for number, outcome in done:
+            running = self._owners.pop((scheduler, number))
+            index = running.indices.pop(number)
+            if isinstance(outcome, Exception):
+                ends[running] = errors[outcome]
+            else:
+                running.found[index] = outcome
+                if not running.indices:
+                    ends.setdefault(running, None)
+        for running, error in ends.items():
+            self._end(running, error)
+
+    def _end(self, running: RunningJob, error: Exception | None = None) -> None:
+        """Answer a text, unless it was cancelled, and drop what is left of it."""
+        scheduler = self._schedulers[running.translator]
+        for number in running.indices:
+            scheduler.cancel(number)
+            del self._owners[scheduler, number]
+        self.running.discard(running)
+        answer = running.job.answer
+        if not answer.set_running_or_notify_cancel():
+            return self.metrics.drop(1)
         try:
-            settings = jobs[0].settings
-            texts, readable = [], []
-            for job in jobs:
-                try:
-                    texts += translator.parts([job.text], 1)
-                    readable.append(job)
-                except ValueError as error:  # a text that cannot be cut is its own sender's trouble
-                    job.answer.set_exception(error)
-            found = translator.find(texts, settings, [], lambda n_texts: None)
-            made = translator.joined(texts, found, settings)
-            self.metrics.together(len(readable))
-            self.metrics.done(len(readable))
-            for job, translation in zip(readable, islice(made, len(readable)), strict=True):
-                job.answer.set_result(translation)
-        except Exception as error:
-            _fail([job for job in jobs if not job.answer.done()], error)
+            if error is not None:
+                raise error
+            translation = running.translation()
+        except Exception as failure:
+            return answer.set_exception(told(failure))
+        self.metrics.done(1)
+        return answer.set_result(translation)
 
-
-def _fail(jobs: list[Job], error: Exception) -> None:
-    said = told(error)
-    for job in jobs:
-        job.answer.set_exception(said)
+    def _fail(self, jobs: list[TranslationJob], error: Exception) -> None:
+        public = told(error)
+        for running in [each for each in self.running if each.job in jobs]:
+            self._end(running, error)
+        for job in jobs:
+            if job.answer.done():
+                continue
+            if job.answer.set_running_or_notify_cancel():
+                job.answer.set_exception(public)
+            else:
+                self.metrics.drop(1)

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from regard.checkpoint import CONFIG, SCORES, model_folder, read_json, read_settings
 from regard.config import Settings, choose
-from regard.pipeline import load
-from regard.pipeline.translator import Translator, language
+from regard.data.normalise import language_code
+from regard.pipeline import load_translator
+from regard.pipeline.translator import Translator
 from regard.serve.requests import BrokenError
 from regard.serve.schema_api import Model, Scores
 from regard.zoo import HOME, find_model, present, script_language
 
 if TYPE_CHECKING:
-    from regard.pipeline.generator import Writer
+    from regard.pipeline.generator import Generator
     from regard.qa.model import QuestionReader
 
 
@@ -36,7 +37,7 @@ class Book:
     @property
     def languages(self) -> tuple[str, str]:
         """What it reads and what it writes."""
-        return language(self.made.data.src_lang), language(self.made.data.tgt_lang)
+        return language_code(self.made.data.src_lang), language_code(self.made.data.tgt_lang)
 
 
 class Shelf:
@@ -68,7 +69,7 @@ class Shelf:
         with book.lock:
             if name not in self._open:
                 try:
-                    self._open[name] = load(book.folder, self.precision, self.device)
+                    self._open[name] = load_translator(book.folder, self.precision, self.device)
                 except Exception as error:
                     LOG.exception("model %s could not be loaded", name)
                     raise BrokenError(f"the model {name!r} could not be loaded; the server's log says why") from error
@@ -99,7 +100,7 @@ class Shelf:
         return fitting
 
     def _from_to(self, source: str | None, target: str | None) -> list[str]:
-        wanted = tuple(None if code is None else language(code) for code in (source, target))
+        wanted = tuple(None if code is None else language_code(code) for code in (source, target))
         pairs = {name: zip(wanted, book.languages, strict=True) for name, book in self.books.items()}
         return [name for name, pair in pairs.items() if all(want in {None, have} for want, have in pair)]
 
@@ -199,12 +200,8 @@ def load_reader(folder: Path) -> "QuestionReader":
     return load(folder)
 
 
-def load_writer(folder: Path) -> "Writer":
+def load_writer(folder: Path) -> "Generator":
     """Loads a model that writes; raises ValueError for another."""
-    from regard.pipeline import load
-    from regard.pipeline.generator import Writer
+    from regard.pipeline import load_generator
 
-    found = load(folder)
-    if not isinstance(found, Writer):
-        raise ValueError(f"{folder}: a writer must be a decoder, got a translator: name it with --model")
-    return found
+    return load_generator(folder)

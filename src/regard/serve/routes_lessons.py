@@ -95,7 +95,7 @@ def walk_of(
     translator: Translator, model: str, text: str, layer: int = 0, head: int = 0, features: int = 12
 ) -> lessons.Walk:
     """Takes one sentence through one encoder layer, and shows some features of each vector."""
-    parts = translator.parts([text], 1)[0]
+    parts = translator.segment([text])[0]
     if not parts:
         raise ValueError(f"a text to go through a layer must have words, got {text!r}")
     found = encoder_stages(translator.model, parts[0], layer, head)

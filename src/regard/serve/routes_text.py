@@ -16,7 +16,7 @@ from regard.serve.serialize import answer, digits, to_json, view_of
 from regard.serve.state import House, Run
 
 if TYPE_CHECKING:
-    from regard.pipeline.generator import Writer
+    from regard.pipeline.generator import Generator
 
 
 class Prompt(BaseModel):
@@ -58,11 +58,11 @@ def writing(house: House) -> APIRouter:
     return router
 
 
-def chance(writer: "Writer", asked: Prompt, house: House) -> tuple[list[int], DecodeSettings]:
+def chance(writer: "Generator", asked: Prompt, house: House) -> tuple[list[int], DecodeSettings]:
     """Gives the prompt's ids, and settings that end where the model would begin to forget."""
     if asked.pieces > house.settings.max_pieces:
         raise ValueError(f"pieces must be {house.settings.max_pieces} or fewer here, got {asked.pieces}")
-    ids = writer.ids(asked.prompt)
+    ids = writer.encode(asked.prompt)
     greedy = asked.temperature == 0
     chosen = replace(
         writer.settings,
@@ -74,13 +74,13 @@ def chance(writer: "Writer", asked: Prompt, house: House) -> tuple[list[int], De
         seed=asked.seed,
         max_extra=asked.pieces,
     )
-    return ids, replace(chosen, max_extra=writer.searching(ids, chosen).max_extra - len(ids))
+    return ids, replace(chosen, max_extra=writer.limit_to_window(ids, chosen).max_extra - len(ids))
 
 
 def _write(house: House, asked: Prompt, write: Callable[[str], None]) -> None:
     """Writes in a thread."""
     _, writer = house.writers.open(asked.writer)
-    from regard.trace.run import watch_writing
+    from regard.trace.run import trace_tokens
 
     ids, settings = chance(writer, asked, house)
 
@@ -88,15 +88,17 @@ def _write(house: House, asked: Prompt, write: Callable[[str], None]) -> None:
         write(to_json(WrotePiece(writer.tokenizer.pieces(tokens, "tgt"), log_prob, looked, done)) + "\n")
 
     tell(ids, None, [], False)
-    for wrote in watch_writing(writer, ids, settings):
-        tell([wrote.token], wrote.log_prob, digits(wrote.looked), False)
+    for wrote in trace_tokens(writer, ids, settings):
+        tell([wrote.token], wrote.log_prob, digits(wrote.weights), False)
     tell([], None, [], True)
 
 
 def _traced(house: House, asked: Prompt) -> Response:
+    from regard.trace.run import trace_generation
+
     name, writer = house.writers.open(asked.writer)
     _, settings = chance(writer, asked, house)
-    run = Run(name, writer.write(asked.prompt, settings, trace=True).traces)
+    run = Run(name, trace_generation(writer, asked.prompt, settings).traces)
     return answer(view_of(run.trace(), name, house.kept.add(run)))
 
 

@@ -9,8 +9,9 @@ from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from regard.align.heads import kept_choice
 from regard.config import DecodeSettings, choose
-from regard.pipeline.translator import Translation, language
-from regard.serve.batching import Job
+from regard.data.normalise import language_code
+from regard.pipeline.translator import Translation
+from regard.serve.batching import TranslationJob
 from regard.serve.jobs import NDJSON, Lines, streamed, unless_gone
 from regard.serve.models import Shelf
 from regard.serve.requests import (
@@ -27,7 +28,7 @@ from regard.serve.schema_api import Detected, Translated, Written
 from regard.serve.schema_trace import Head, View
 from regard.serve.serialize import answer, head_of, page_of, to_json, view_of
 from regard.serve.state import House, Run
-from regard.trace.run import follow, traced
+from regard.trace.run import follow, trace_texts
 from regard.trace.summary import Choice
 from regard.trace.trace import Trace
 
@@ -43,7 +44,8 @@ def translating(house: House) -> APIRouter:
         texts = [ask.q] if isinstance(ask.q, str) else ask.q
         check_texts(texts, house.settings, house.settings.max_chars)
         models = [chosen_model(house.shelf, ask.model, ask.source, ask.target, text) for text in texts]
-        jobs = [Job(model, _decoding(house, model, ask), text) for model, text in zip(models, texts, strict=True)]
+        pairs = zip(models, texts, strict=True)
+        jobs = [TranslationJob(model, _decoding(house, model, ask), text) for model, text in pairs]
         found = await unless_gone(request, *house.desk.submit(jobs))
         return answer(_translated(house.shelf, ask, models, found))
 
@@ -64,7 +66,7 @@ def chosen_model(shelf: Shelf, model: str | None, source: str, target: str | Non
         return shelf.pick(source, target, text)
     have = choose(shelf.books, model, "model").languages
     wants = (None if source == "auto" else source, target)
-    if any(want is not None and language(want) != has for want, has in zip(wants, have, strict=True)):
+    if any(want is not None and language_code(want) != has for want, has in zip(wants, have, strict=True)):
         raise ValueError(f"the model {model!r} translates from {have[0]} to {have[1]}, got {source} and {target}")
     return model
 
@@ -143,7 +145,7 @@ def _traced(house: House, ask: Ask) -> Response:
     model = chosen_model(house.shelf, ask.model, ask.source, ask.target, ask.text)
     translator = house.shelf.open(model)
     settings = decoding(translator.settings, ask.beam, 1, house.settings)
-    found = traced(translator, [ask.text], settings, forced_ids(translator, ask.prefix))[0]
+    found = trace_texts(translator, [ask.text], settings, forced_ids(translator, ask.prefix))[0]
     if not found.traces:
         raise ValueError(f"a text to look into must have words, got {ask.text!r}")
     run = Run(model, found.traces, _aligning(house.shelf.books[model].folder, found.traces[0]))

@@ -7,7 +7,7 @@ from threading import Lock
 
 from torch import Tensor
 
-from regard.serve.batching import Desk
+from regard.serve.batching import BatchQueue
 from regard.serve.jobs import Looking
 from regard.serve.middleware import Metrics
 from regard.serve.models import Library, Shelf, load_reader, load_writer
@@ -96,7 +96,7 @@ class House:
         self.shelf = shelf
         self.settings = settings
         self.metrics = Metrics()
-        self.desk = Desk(shelf, settings, self.metrics)
+        self.desk = BatchQueue(shelf, settings, self.metrics)
         self.looking = Looking(settings.max_looking)
         self.readers = Library("reader", settings.readers, load_reader)
         self.writers = Library("writer", settings.writers, load_writer)

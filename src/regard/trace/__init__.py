@@ -1,11 +1,25 @@
-"""A run becomes everything that can be seen in it."""
+"""What a run did: `regard.trace(pipeline, text)` is this room's verb."""
+
+import sys
+from types import ModuleType
+from typing import Any
 
 from regard.trace.attention import Look
 from regard.trace.decompose import Terms
 from regard.trace.external import trace_hf, watch
 from regard.trace.file import load_trace
-from regard.trace.run import Traced, traced
+from regard.trace.run import Traced, trace, trace_texts
 from regard.trace.search_tree import Tree
 from regard.trace.trace import Trace
 
-__all__ = ["Look", "Terms", "Trace", "Traced", "Tree", "load_trace", "trace_hf", "traced", "watch"]
+__all__ = ["Look", "Terms", "Trace", "Traced", "Tree", "load_trace", "trace", "trace_hf", "trace_texts", "watch"]
+
+
+class _CallableModule(ModuleType):
+    """`regard.trace` is this room, and the verb that users call."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Trace:
+        return trace(*args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _CallableModule

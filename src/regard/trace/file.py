@@ -14,7 +14,7 @@ from torch import Tensor
 
 import regard
 from regard.atomic import atomic_file
-from regard.checkpoint import write_tensors
+from regard.checkpoint.weights import write_tensors
 from regard.config import DecodeSettings, choose, parse_settings
 from regard.trace.attention import GivenLook, Look, ProjectedLook, RecordedLook
 from regard.trace.search_tree import Tree

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.attention import Attention
 from regard.batch import Batch
-from regard.engine import swift
+from regard.engine import select_engine
 from regard.model import MultiHeadAttention, Recurrent, Seq2Seq, Transformer
 from regard.model.quantize import dequantize_linears
 from regard.pipeline.translator import Translator
@@ -41,7 +41,7 @@ class Place:
 
 def own_copy(model: Seq2Seq) -> Seq2Seq:
     """Copies the plain model that a model decodes as, parameters too, so that nothing happens to the one that runs."""
-    plain: Any = deepcopy(dequantize_linears(private_copy(model.plain())))
+    plain: Any = deepcopy(dequantize_linears(private_copy(model)))
     return plain.requires_grad_(False)
 
 
@@ -167,7 +167,7 @@ def _bleu(model: Seq2Seq, translator: Translator, pairs: Sequence[tuple[str, str
     """Translates on the fast path: the model as it is now is packed for it."""
     greedy = replace(translator.settings, method="greedy", beam=1, n_best=1)
     languages = translator.src_lang, translator.tgt_lang
-    quick = Translator(swift(model), translator.tokenizer, greedy, *languages, translator.max_len)
+    quick = Translator(select_engine(model), translator.tokenizer, greedy, *languages, translator.max_len)
     outputs = [found.text for found in quick.translate([src for src, _ in pairs])]
     return score(outputs, [tgt for _, tgt in pairs], translator.tgt_lang).bleu
 

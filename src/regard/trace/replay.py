@@ -8,18 +8,22 @@ from functools import partial
 from inspect import signature
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention import Attention
-from regard.batch import Batch, Source, make_batch
-from regard.model import DecoderOnly, MultiHeadAttention, Recurrent, Seq2Seq, State, Transformer
+from regard.batch import Batch, make_batch
+from regard.engine import Engine
+from regard.model import DecoderOnly, MultiHeadAttention, Recurrent, Seq2Seq, Transformer
 from regard.model.multihead import split_heads
 from regard.model.norm import Residual
 from regard.model.quantize import dequantize_linears
-from regard.model.seq2seq import Choices, log_probs, top
+from regard.model.seq2seq import allowed_log_probs, label_log_probs, top_k
+from regard.padding import Ids
 from regard.position import OffsetBias, Position
+from regard.search.decoder import DecoderState, IncrementalDecoder, TopK
 from regard.trace.attention import RecordedLook
 from regard.trace.decompose import first_parts
 from regard.trace.trace import Flow
@@ -143,66 +147,78 @@ def _norms(x: Tensor) -> Tensor:
 
 
 @dataclass(eq=False)
-class Search:
-    """What one search was told: at each step the likeliest continuations of each hypothesis, sentence by sentence."""
+class SearchRecord:
+    """What one search was offered: at each step the most probable continuations, sentence by sentence."""
 
     left: list[int]  # the sentences that are still being written
-    answers: list[list[Choices]] = field(default_factory=list)  # of each sentence, N hypotheses a step
+    steps: list[list[TopK]] = field(default_factory=list)  # of each sentence, N hypotheses a step
 
-    def hear(self, said: Choices) -> None:
-        """Writes an answer down."""
-        n = len(said.gains) // len(self.left)
-        for sentence, gains, tokens in zip(self.left, said.gains.split(n), said.tokens.split(n), strict=True):
-            self.answers[sentence].append(Choices(gains.cpu(), tokens.cpu()))
+    def record(self, best: TopK) -> None:
+        """Write one step down."""
+        n = len(best.tokens) // len(self.left)
+        for number, sentence in enumerate(self.left):
+            rows = slice(number * n, (number + 1) * n)
+            self.steps[sentence].append(TopK(best.log_probs[rows], best.tokens[rows]))
 
 
-class WatchedState(State):
+class RecordedState(DecoderState):
     """Another state, with what happens to it written down."""
 
-    def __init__(self, state: State, search: Search):
+    def __init__(self, state: DecoderState, record: SearchRecord):
         self.state = state
-        self.search = search
+        self.record = record
 
-    def reorder(self, rows: Int[Tensor, " R"]) -> "WatchedState":
-        return WatchedState(self.state.reorder(rows), self.search)
+    def reorder(self, rows: Int[np.ndarray, " R"]) -> "RecordedState":
+        return RecordedState(self.state.reorder(rows), self.record)
 
-    def keep(self, sentences: Int[Tensor, " M"]) -> "WatchedState":
-        self.search.left = [self.search.left[i] for i in sentences.tolist()]
-        return WatchedState(self.state.keep(sentences), self.search)
+    def keep(self, sentences: Int[np.ndarray, " M"]) -> "RecordedState":
+        self.record.left = [self.record.left[i] for i in sentences.tolist()]
+        return RecordedState(self.state.keep(sentences), self.record)
 
 
-class Watched(Seq2Seq):
-    """Another model, asked just what the search asks: the search finds what it finds without a watcher."""
+class RecordingDecoder(IncrementalDecoder):
+    """Another decoder, asked just what the search asks: the search finds what it finds without a recorder."""
 
-    def __init__(self, model: Seq2Seq):
-        super().__init__()
-        self.model = model
-        self.limit = model.limit
-        self.searches: list[Search] = []
+    def __init__(self, decoder: IncrementalDecoder):
+        self.decoder = decoder
+        self.limit = decoder.limit
+        self.records: list[SearchRecord] = []
 
-    def plain(self) -> Seq2Seq:
-        return self.model.plain()
+    def start(self, sources: Sequence[Ids], n_hypotheses: int) -> RecordedState:
+        B = len(sources)
+        self.records.append(SearchRecord(list(range(B)), [[] for _ in range(B)]))
+        return RecordedState(self.decoder.start(sources, n_hypotheses), self.records[-1])
 
-    def features(self, batch: Batch) -> Float[Tensor, "B T D"]:
-        return self.model.features(batch)
+    def top_k(
+        self, tokens: Int[np.ndarray, " R"], state: DecoderState, forced: Int[np.ndarray, " R"] | None, k: int
+    ) -> tuple[TopK, RecordedState]:
+        assert isinstance(state, RecordedState), f"a recorder continues its own states, got {type(state)}"
+        best, after = self.decoder.top_k(tokens, state.state, forced, k)
+        state.record.record(best)
+        return best, RecordedState(after, state.record)
 
-    def start(self, src: Source, n_hypotheses: int) -> WatchedState:
-        B = len(src.lengths)
-        self.searches.append(Search(list(range(B)), [[] for _ in range(B)]))
-        return WatchedState(self.model.start(src, n_hypotheses), self.searches[-1])
+    def log_probs(
+        self, tokens: Int[np.ndarray, " R"], state: DecoderState, forced: Int[np.ndarray, " R"] | None
+    ) -> tuple[Float[np.ndarray, "R V"], RecordedState]:
+        assert isinstance(state, RecordedState), f"a recorder continues its own states, got {type(state)}"
+        log_probs, after = self.decoder.log_probs(tokens, state.state, forced)
+        return log_probs, RecordedState(after, state.record)
 
-    def step(self, tokens: Int[Tensor, " R"], state: State) -> tuple[Float[Tensor, "R V"], WatchedState]:
-        assert isinstance(state, WatchedState), f"a watched model continues its own states, got {type(state)}"
-        logits, after = self.model.step(tokens, state.state)
-        return logits, WatchedState(after, state.search)
 
-    def choices(
-        self, tokens: Int[Tensor, " R"], state: State, must: Int[Tensor, " R"] | None, k: int
-    ) -> tuple[Choices, WatchedState]:
-        assert isinstance(state, WatchedState), f"a watched model continues its own states, got {type(state)}"
-        said, after = self.model.choices(tokens, state.state, must, k)
-        state.search.hear(said)
-        return said, WatchedState(after, state.search)
+class RecordingEngine(Engine):
+    """Another engine, searched step by step with everything it was offered written down."""
+
+    def __init__(self, engine: Engine, decoder: RecordingDecoder | None = None):
+        self._engine = engine
+        self._decoder = decoder or RecordingDecoder(engine.decoder)
+
+    @property
+    def model(self) -> Seq2Seq:
+        return self._engine.model
+
+    @property
+    def decoder(self) -> RecordingDecoder:
+        return self._decoder
 
 
 N_ALTERNATIVES = 10
@@ -225,7 +241,7 @@ def replay(model: Seq2Seq, source: Sequence[int], said: Sequence[int]) -> Replay
     All goes through the plain modules that the model was made of, in one pass; 8-bit maps become float ones of the same
     numbers. The model itself is not touched.
     """
-    plain: Any = dequantize_linears(private_copy(model.plain()))
+    plain: Any = dequantize_linears(private_copy(model))
     read = READ.get(type(plain))
     if read is None:
         known = ", ".join(each.__name__ for each in READ)
@@ -235,9 +251,8 @@ def replay(model: Seq2Seq, source: Sequence[int], said: Sequence[int]) -> Replay
     tape = Tape()
     with torch.no_grad():
         logits, looks = read(plain, batch, tape)
-        likely, tokens = top(log_probs(logits, None), N_ALTERNATIVES)
-        every = logits.log_softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
-        here = every.gather(1, torch.tensor(said, device=device)[:, None])[:, 0]
+        likely, tokens = top_k(allowed_log_probs(logits, None), N_ALTERNATIVES)
+        here = label_log_probs(logits, torch.tensor(said, device=device))
     return Replay(tuple(looks), tuple(tape.flows), here.cpu(), likely.cpu(), tokens.cpu())
 
 

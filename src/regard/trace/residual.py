@@ -51,7 +51,7 @@ class Stages:
 @torch.no_grad()
 def encoder_stages(model: Seq2Seq, ids: Sequence[int], layer: int, head: int) -> Stages:
     """Goes through an encoder layer step by step, for the pieces of one sentence."""
-    plain: Any = dequantize_linears(private_copy(model.plain()))
+    plain: Any = dequantize_linears(private_copy(model))
     if type(plain) is not Transformer:
         raise ValueError(f"only a Transformer has encoder layers to go through, got {type(plain).__name__}")
     layers: Any = plain.encoder.layers
@@ -183,7 +183,7 @@ class _Listener:
 
 def looked_into(model: Seq2Seq) -> Any:
     """Gives a copy of the plain Transformer that a model decodes as, its parameters shared, to be listened to."""
-    plain: Any = dequantize_linears(private_copy(model.plain()))
+    plain: Any = dequantize_linears(private_copy(model))
     if type(plain) is not Transformer:
         raise ValueError(f"only a Transformer has a residual stream to look at, got {type(plain).__name__}")
     return plain

@@ -1,28 +1,35 @@
-"""`trace()` for translation and generation, live and after."""
+"""`trace()`: run a pipeline as always, and record what the run did; for translation and generation, live and after."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, singledispatch
 from itertools import islice
 from math import inf
-from typing import cast
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.batch import Source
 from regard.config import DecodeSettings
 from regard.data.tokenizer import Tokenizer
-from regard.model import DecoderOnly, Seq2Seq
-from regard.model.seq2seq import Choices
-from regard.padding import BOS, EOS
-from regard.pipeline.generator import Writer, generate
-from regard.pipeline.translator import WINDOW, Translation, Translator, batches, make_translation
-from regard.search.beam import advance, candidates
-from regard.search.hypothesis import Hypothesis, first_paths
-from regard.trace.replay import Heard, Replay, Search, Tape, Watched, WatchedState, private_copy, replay
+from regard.padding import BOS, EOS, Ids, length_sorted
+from regard.pipeline.generator import Generator, generate_tokens
+from regard.pipeline.translator import WINDOW, Translation, Translator, make_translation
+from regard.search.beam import advance, candidates, one_beginning
+from regard.search.decoder import IncrementalDecoder, TopK
+from regard.search.hypothesis import Hypothesis, begin
+from regard.trace.replay import (
+    Heard,
+    RecordedState,
+    RecordingDecoder,
+    RecordingEngine,
+    Replay,
+    SearchRecord,
+    Tape,
+    private_copy,
+    replay,
+)
 from regard.trace.search_tree import Tree, grow, written
 from regard.trace.trace import Option, Step, Trace
 
@@ -43,154 +50,193 @@ class Traced:
     def trace(self) -> Trace:
         """The one trace there is."""
         if len(self.traces) != 1:
-            raise ValueError(f"a text must be read in one part to have one trace, got {len(self.traces)}: see traces")
+            raise ValueError(
+                f"a text must be read in one part to have one trace, got {len(self.traces)} parts: use trace_texts"
+            )
         return self.traces[0]
 
     def _ipython_display_(self) -> None:
-        """Shows each trace in a notebook, one below the other."""
+        """Show each trace in a notebook, one below the other."""
         from IPython.display import display  # which calls this
 
         for trace in self.traces:
             display(trace)
 
 
-def traced(
+@singledispatch
+def trace(
+    pipeline: Translator | Generator, text: str, settings: DecodeSettings | None = None, prefix: str = ""
+) -> Trace:
+    """Translate or continue a text just as the pipeline does, and return what was seen in the run.
+
+    A text that is read in several parts has several traces: `trace_texts` returns them all.
+    """
+    raise TypeError(f"a trace is of a Translator or a Generator, got {type(pipeline).__name__}: see regard.load")
+
+
+@trace.register
+def _trace_translation(
+    pipeline: Translator, text: str, settings: DecodeSettings | None = None, prefix: str = ""
+) -> Trace:
+    return trace_texts(pipeline, [text], settings, prefix)[0].trace
+
+
+@trace.register
+def _trace_generation(
+    pipeline: Generator, text: str = "", settings: DecodeSettings | None = None, prefix: str = ""
+) -> Trace:
+    if prefix:
+        raise ValueError(f"a generator begins with its prompt and takes no prefix, got {prefix!r}")
+    return trace_generation(pipeline, text, settings).trace
+
+
+def trace_texts(
     translator: Translator,
     texts: Sequence[str],
     settings: DecodeSettings | None = None,
     prefix: str | list[int] = "",
 ) -> list[Traced]:
-    """Translates texts just as `translator.translate` does, window by window, and looks into each.
+    """Translate texts just as `translator.translate` does, window by window, and record each run.
 
-    A prefix may be ids as well: a text of the same pieces might be cut into others.
+    A prefix may be ids as well: a text of the same tokens might be cut into others.
     """
     settings = settings or translator.settings
     forced = translator.tokenizer.encode(prefix, "tgt") if isinstance(prefix, str) else prefix
     windows = ((first, texts[first : first + WINDOW]) for first in range(0, len(texts), WINDOW))
-    return [one for first, window in windows for one in _traced(translator, window, first + 1, settings, forced)]
+    return [one for first, window in windows for one in _trace_window(translator, window, first + 1, settings, forced)]
 
 
-def _traced(
+def _trace_window(
     translator: Translator, texts: Sequence[str], first: int, settings: DecodeSettings, forced: list[int]
 ) -> Iterator[Traced]:
-    watched, languages = Watched(translator.model), (translator.src_lang, translator.tgt_lang)
-    limits = translator.max_len, translator.shortlist
-    watching = Translator(watched, translator.tokenizer, settings, *languages, *limits)
-    parts = watching.parts(texts, first)
-    found = watching.find(parts, settings, forced, lambda n_lines: None)
+    engine = RecordingEngine(translator.engine)
+    recording = _with_engine(translator, engine)
+    parts = recording.segment(texts, first)
+    found = recording.search(parts, settings, forced, lambda n_lines: None)
     flat = [part for text in parts for part in text]
-    heard = iter(zip(flat, found, _answers(watched, flat, settings), strict=True))
-    for translation, text in zip(watching.joined(parts, found, settings), parts, strict=True):
-        yield Traced(translation, tuple(make_trace(translator, settings, *one) for one in islice(heard, len(text))))
+    searches = iter(zip(flat, found, _steps_of_parts(engine.decoder, flat, settings), strict=True))
+    for translation, text in zip(recording.merge(parts, found, settings), parts, strict=True):
+        traces = tuple(make_trace(translator, settings, *one) for one in islice(searches, len(text)))
+        yield Traced(translation, traces)
 
 
-def _answers(watched: Watched, parts: list[list[int]], settings: DecodeSettings) -> list[list[Choices]]:
-    """Gives what the searches were told about each part."""
-    answers: list[list[Choices]] = [[] for _ in parts]
-    for batch, search in zip(batches(parts, settings.batch_tokens), watched.searches, strict=True):
-        for i, heard in zip(batch, search.answers, strict=True):
-            answers[i] = heard
-    return answers
+def _with_engine(translator: Translator, engine: RecordingEngine) -> Translator:
+    languages, limits = (translator.src_lang, translator.tgt_lang), (translator.max_len, translator.shortlist)
+    return Translator(engine, translator.tokenizer, translator.settings, *languages, *limits)
+
+
+def _steps_of_parts(decoder: RecordingDecoder, parts: list[list[int]], settings: DecodeSettings) -> list[list[TopK]]:
+    """Return what the searches were offered for each part, in the order of the parts and not of the batches."""
+    steps: list[list[TopK]] = [[] for _ in parts]
+    batches = length_sorted([len(part) + 1 for part in parts], settings.batch_tokens)
+    for batch, record in zip(batches, decoder.records, strict=True):
+        for i, one in zip(batch, record.steps, strict=True):
+            steps[i] = one
+    return steps
 
 
 def make_trace(
-    translator: Translator,
-    settings: DecodeSettings,
-    source: list[int],
-    found: list[Hypothesis],
-    answers: list[Choices],
+    translator: Translator, settings: DecodeSettings, source: list[int], found: list[Hypothesis], steps: list[TopK]
 ) -> Trace:
-    """Looks at the best of what was found for one part."""
-    tree = make_tree(translator.tokenizer, settings, found, answers)
-    return look_at(translator, settings, source, tree, tree.best)
+    """Return the trace of the best hypothesis of one part."""
+    tree = make_tree(translator.tokenizer, settings, found, steps)
+    return trace_path(translator, settings, source, tree, tree.best)
 
 
-def make_tree(tokenizer: Tokenizer, settings: DecodeSettings, found: list[Hypothesis], answers: list[Choices]) -> Tree:
-    """Gives the tree of a search, with the names of its pieces."""
-    return grow(found, answers, settings, partial(_named, tokenizer))
+def make_tree(tokenizer: Tokenizer, settings: DecodeSettings, found: list[Hypothesis], steps: list[TopK]) -> Tree:
+    """Return the tree of a search, with the names of its tokens."""
+    return grow(found, steps, settings, partial(_token_names, tokenizer))
 
 
-def _named(tokenizer: Tokenizer, tokens: Sequence[int]) -> dict[int, str]:
+def _token_names(tokenizer: Tokenizer, tokens: Sequence[int]) -> dict[int, str]:
     return dict(zip(tokens, tokenizer.pieces(tokens, "tgt"), strict=True))
 
 
-def look_at(translator: Translator, settings: DecodeSettings, source: list[int], tree: Tree, leaf: int) -> Trace:
-    """Reads the path to one node of a tree again, and writes down all there is to see."""
-    hypothesis, tokenizer = tree.hypothesis(leaf), translator.tokenizer
+def trace_path(
+    pipeline: Translator | Generator, settings: DecodeSettings, source: list[int], tree: Tree, leaf: int
+) -> Trace:
+    """Read the path to one node of a tree again through the plain model, and record all there is to see."""
+    hypothesis, tokenizer = tree.hypothesis(leaf), pipeline.tokenizer
     said = written(hypothesis)
-    seen = replay(translator.model, source, said)
+    seen = replay(pipeline.model, source, said)
+    src_lang, tgt_lang = _languages(pipeline)
     return Trace(
         text=tokenizer.decode(source, "src"),
         output=tokenizer.decode(hypothesis.ids, "tgt"),
-        src_lang=translator.src_lang,
-        tgt_lang=translator.tgt_lang,
+        src_lang=src_lang,
+        tgt_lang=tgt_lang,
         settings=settings,
         source=tuple(tokenizer.pieces([*source, EOS], "src")),
         read=tuple(tokenizer.pieces([BOS, *said[:-1]], "tgt")),
-        steps=_steps(translator, said, hypothesis, seen),
+        steps=_steps(tokenizer, said, hypothesis, seen),
         looks=seen.looks,
         flows=seen.flows,
         tree=tree,
         leaf=leaf,
-        again=partial(look_at, translator, settings, source, tree),
+        again=partial(trace_path, pipeline, settings, source, tree),
     )
 
 
-def _steps(translator: Translator, said: list[int], hypothesis: Hypothesis, seen: Replay) -> tuple[Step, ...]:
-    pieces = translator.tokenizer.pieces(said, "tgt")
+def _languages(pipeline: Translator | Generator) -> tuple[str, str]:
+    if isinstance(pipeline, Generator):
+        return pipeline.language, pipeline.language
+    return pipeline.src_lang, pipeline.tgt_lang
+
+
+def _steps(tokenizer: Tokenizer, said: list[int], hypothesis: Hypothesis, seen: Replay) -> tuple[Step, ...]:
     options = [
-        _options(translator.tokenizer.pieces(tokens, "tgt"), gains)
-        for tokens, gains in zip(seen.tokens.tolist(), seen.gains.tolist(), strict=True)
+        _options(tokenizer.pieces(tokens, "tgt"), log_probs)
+        for tokens, log_probs in zip(seen.tokens.tolist(), seen.gains.tolist(), strict=True)
     ]
-    columns = (pieces, hypothesis.token_log_probs, seen.log_probs.tolist(), options)
+    columns = (tokenizer.pieces(said, "tgt"), hypothesis.token_log_probs, seen.log_probs.tolist(), options)
     return tuple(Step(*row) for row in zip(*columns, strict=True))
 
 
-def _options(pieces: list[str], gains: list[float]) -> tuple[Option, ...]:
-    """Lists what might have followed; a small vocabulary has fewer that may."""
-    return tuple(Option(piece, gain) for piece, gain in zip(pieces, gains, strict=True) if gain > -inf)
+def _options(pieces: list[str], log_probs: list[float]) -> tuple[Option, ...]:
+    """List what might have followed; a small vocabulary has fewer tokens that may."""
+    return tuple(Option(piece, value) for piece, value in zip(pieces, log_probs, strict=True) if value > -inf)
 
 
-def traced_text(writer: Writer, prompt: str, settings: DecodeSettings | None = None) -> Traced:
-    """Writes after a prompt just as `writer.write` does, and looks into the best that was found."""
-    chosen = settings or writer.settings
-    watched = Watched(writer.model)
-    ids, about = writer.ids(prompt), (writer.src_lang, writer.max_len, writer.form, writer.room)
-    found = Writer(watched, writer.tokenizer, chosen, *about).search(ids, chosen)
-    tree = make_tree(writer.tokenizer, chosen, found, watched.searches[0].answers[0])
-    written = make_translation([[]], [found], writer.tokenizer, "", chosen.length_penalty)
-    return Traced(written, (_look_at(writer, chosen, prompt, tree, tree.best),))
+def trace_generation(generator: Generator, prompt: str, settings: DecodeSettings | None = None) -> Traced:
+    """Continue a prompt just as `generator.generate` does, and record the run of the best hypothesis."""
+    settings = settings or generator.settings
+    engine = RecordingEngine(generator.engine)
+    about = (generator.language, generator.max_len, generator.form, generator.window)
+    found = Generator(engine, generator.tokenizer, settings, *about).search(generator.encode(prompt), settings)
+    tree = make_tree(generator.tokenizer, settings, found, engine.decoder.records[0].steps[0])
+    text = make_translation([[]], [found], generator.tokenizer, "", settings.length_penalty)
+    return Traced(text, (_trace_prompted(generator, settings, prompt, tree, tree.best),))
 
 
-def _look_at(writer: Writer, settings: DecodeSettings, prompt: str, tree: Tree, leaf: int) -> Trace:
-    """Looks at one path; what was given to go on with stands where a translation has its source."""
-    seen = look_at(writer, settings, [], tree, leaf)
-    return replace(seen, text=prompt, source=(), again=partial(_look_at, writer, settings, prompt, tree))
+def _trace_prompted(generator: Generator, settings: DecodeSettings, prompt: str, tree: Tree, leaf: int) -> Trace:
+    """Trace one path; the prompt stands where a translation has its source."""
+    seen = trace_path(generator, settings, [], tree, leaf)
+    return replace(seen, text=prompt, source=(), again=partial(_trace_prompted, generator, settings, prompt, tree))
 
 
 @dataclass(frozen=True, eq=False)
-class Wrote:
-    """One token, its log-probability, and the mean over all heads of the weights by which it was said.
+class GeneratedToken:
+    """One token, its log-probability, and the mean over all heads of the attention weights by which it was written.
 
     The last weight is of the token before it, and so on backwards; a model that has forgotten the beginning has fewer.
     """
 
     token: int
     log_prob: float
-    looked: Float[Tensor, " T"]
+    weights: Float[Tensor, " T"]
 
 
-def watch_writing(writer: Writer, prompt: list[int], settings: DecodeSettings) -> Iterator[Wrote]:
-    """Writes as `writer.generate` does, on a copy of its modules that is listened to, and tells each token at once."""
-    model, tape = private_copy(cast(DecoderOnly, writer.model)), Tape()
+def trace_tokens(generator: Generator, prompt: list[int], settings: DecodeSettings) -> Iterator[GeneratedToken]:
+    """Write as `generator.stream` does, on a copy of its modules with recorders, and yield each token at once."""
+    model, tape = private_copy(generator.model), Tape()
     for number, layer in enumerate(model.decoder.layers):
         tape.listen(layer.attention.attention, "decoder", number)  # pyright: ignore[reportArgumentType, reportAttributeAccessIssue]
-    for token, log_prob in generate(model, prompt, settings, writer.room):
-        yield Wrote(token, log_prob, torch.stack([_last_row(heard) for heard in tape.heard]).mean(0))
+    for token, log_prob in generate_tokens(model, prompt, settings, generator.window):
+        yield GeneratedToken(token, log_prob, torch.stack([_last_row(heard) for heard in tape.heard]).mean(0))
 
 
 def _last_row(heard: Heard) -> Float[Tensor, " T"]:
-    """Gives what the newest query looked at, over all heads, and forgets the call."""
+    """Return the mean weights of the newest query over all heads, and drop the recorded call."""
     weights = heard.look().weights()[:, -1].mean(0)
     heard.calls.clear()
     heard.outputs.clear()
@@ -199,39 +245,37 @@ def _last_row(heard: Heard) -> Float[Tensor, " T"]:
 
 NO_LIMIT = np.array([2**31])  # it is the search that knows when to stop
 
-Tell = Callable[[Hypothesis], None]
+OnStep = Callable[[Hypothesis], None]
 
 
-class Followed(Search):
+class LiveRecord(SearchRecord):
     """Decides at each step as the search does, from the very numbers that it has; for one sentence."""
 
-    def __init__(self, settings: DecodeSettings, n_hypotheses: int, tell: Tell):
+    def __init__(self, settings: DecodeSettings, n_hypotheses: int, on_step: OnStep):
         super().__init__([0], [[]])
         self.settings = settings
-        self.tell = tell
-        self.paths = first_paths(NO_LIMIT, n_hypotheses)
-        self.paths.totals[:, 1:] = -np.inf  # all begin alike
+        self.on_step = on_step
+        self.partial = one_beginning(begin(NO_LIMIT, n_hypotheses))
 
-    def hear(self, said: Choices) -> None:
+    def record(self, best: TopK) -> None:
         if self.settings.method == "beam":
-            self.paths = advance(self.paths, candidates(said, self.paths.totals))
+            self.partial = advance(self.partial, candidates(best, self.partial.totals))
         else:
-            tokens, gains = (x.numpy() for x in (said.tokens, said.gains))
-            self.paths = self.paths.extend(tokens[:, :1], gains[:, :1], np.array([[0]]))
-        self.tell(self.paths.hypotheses(np.array([0]), self.settings.length_penalty)[0][0])
+            self.partial = self.partial.extend(best.tokens[:, :1], best.log_probs[:, :1], np.array([[0]]))
+        self.on_step(self.partial.hypotheses(np.array([0]), self.settings.length_penalty)[0][0])
 
 
-class Told(Watched):
-    """Another model, whose search for one sentence is told to somebody at each step."""
+class StreamingDecoder(RecordingDecoder):
+    """Another decoder, whose search for one sentence is reported at each step."""
 
-    def __init__(self, model: Seq2Seq, settings: DecodeSettings, tell: Tell):
-        super().__init__(model)
+    def __init__(self, decoder: IncrementalDecoder, settings: DecodeSettings, on_step: OnStep):
+        super().__init__(decoder)
         self.settings = settings
-        self.tell = tell
+        self.on_step = on_step
 
-    def start(self, src: Source, n_hypotheses: int) -> WatchedState:
-        search = Followed(self.settings, n_hypotheses, self.tell)
-        return WatchedState(self.model.start(src, n_hypotheses), search)
+    def start(self, sources: Sequence[Ids], n_hypotheses: int) -> RecordedState:
+        record = LiveRecord(self.settings, n_hypotheses, self.on_step)
+        return RecordedState(self.decoder.start(sources, n_hypotheses), record)
 
 
 def follow(
@@ -239,29 +283,25 @@ def follow(
     text: str,
     settings: DecodeSettings,
     prefix: list[int],
-    tell: Callable[[Translation], None],
+    on_step: Callable[[Translation], None],
 ) -> Translation:
-    """Translates a text as ever, and tells after each step what it would be if what leads now came to its end.
+    """Translate a text as always, and report after each step what it would be if the leading hypothesis ended there.
 
-    The ids of the prefix begin the translation. Whatever `tell` raises ends the search.
+    The ids of the prefix begin the translation. Whatever `on_step` raises ends the search.
     """
-    parts, found = translator.parts([text], 1)[0], []
+    parts, found = translator.segment([text])[0], []
 
     def so_far(now: Hypothesis) -> None:
-        tell(_joined(translator, parts, [*found, [now]], settings))
+        on_step(_merged(translator, parts, [*found, [now]], settings))
 
-    watching = Translator(
-        Told(translator.model, settings, so_far),
-        translator.tokenizer,
-        settings,
-        *(translator.src_lang, translator.tgt_lang, translator.max_len, translator.shortlist),
-    )
-    for place, part in enumerate(parts):
-        found += watching.find([[part]], settings, [] if place else prefix, lambda n_lines: None)
-    return _joined(translator, parts, found, settings)
+    decoder = StreamingDecoder(translator.engine.decoder, settings, so_far)
+    recording = _with_engine(translator, RecordingEngine(translator.engine, decoder))
+    for index, part in enumerate(parts):
+        found += recording.search([[part]], settings, [] if index else prefix, lambda n_lines: None)
+    return _merged(translator, parts, found, settings)
 
 
-def _joined(
+def _merged(
     translator: Translator, parts: list[list[int]], found: list[list[Hypothesis]], settings: DecodeSettings
 ) -> Translation:
-    return next(translator.joined([parts[: len(found)]], found, settings))
+    return next(translator.merge([parts[: len(found)]], found, settings))

@@ -8,10 +8,10 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from regard.config import DecodeSettings
-from regard.model.seq2seq import Choices
 from regard.padding import EOS
-from regard.search.beam import advance, candidates, ends
-from regard.search.hypothesis import Hypothesis, first_paths, make_hypothesis
+from regard.search.beam import advance, candidates, is_end, one_beginning
+from regard.search.decoder import TopK
+from regard.search.hypothesis import Hypothesis, begin, make_hypothesis
 
 # A continuation was written on, or ended in EOS, or gave way to better ones, or was unfinished when the search ended.
 FATES = ("kept", "ended", "dropped", "open")
@@ -129,7 +129,7 @@ def written(hypothesis: Hypothesis) -> list[int]:
     return [*hypothesis.ids, *[EOS] * hypothesis.finished]
 
 
-def grow(found: list[Hypothesis], answers: list[Choices], settings: DecodeSettings, pieces: Pieces) -> Tree:
+def grow(found: list[Hypothesis], answers: list[TopK], settings: DecodeSettings, pieces: Pieces) -> Tree:
     """Rebuilds the tree of one sentence, from what was found and what the search was told on the way."""
     sapling = Sapling()
     if settings.method == "beam":
@@ -152,30 +152,29 @@ def _grow_paths(sapling: Sapling, found: list[Hypothesis]) -> None:
             number = numbers[number, token]
 
 
-def _grow_beam(sapling: Sapling, answers: list[Choices], beam: int) -> None:
+def _grow_beam(sapling: Sapling, answers: list[TopK], beam: int) -> None:
     """Decides again at each step as the search did, from the very numbers that it had."""
-    paths = first_paths(np.array([len(answers)]), beam)
-    paths.totals[:, 1:] = -np.inf
+    paths = one_beginning(begin(np.array([len(answers)]), beam))
     places = [ROOT] * beam  # the nodes of the hypotheses that are being written
     for step, said in enumerate(answers):
         best = candidates(said, paths.totals)
         after = advance(paths, best)
         going_on = KEPT if step < len(answers) - 1 else OPEN
         fates = dict.fromkeys(_pairs(after.rows[0], after.tokens[0]), going_on)
-        is_end = ends(best)[0]
-        fates |= dict.fromkeys(_pairs(best.rows[0, :beam][is_end], best.tokens[0, :beam][is_end]), ENDED)
+        ending = is_end(best)[0]
+        fates |= dict.fromkeys(_pairs(best.rows[0, :beam][ending], best.tokens[0, :beam][ending]), ENDED)
         numbers = _offer(sapling, places, paths.totals[0] > -np.inf, said, fates)
         places = [numbers.get(pair, ROOT) for pair in _pairs(after.rows[0], after.tokens[0])]
         paths = after
 
 
 def _offer(
-    sapling: Sapling, places: list[int], live: np.ndarray, said: Choices, fates: dict[tuple[int, int], int]
+    sapling: Sapling, places: list[int], live: np.ndarray, said: TopK, fates: dict[tuple[int, int], int]
 ) -> dict[tuple[int, int], int]:
     """Grows all continuations that the search could choose from, and gives their numbers."""
     numbers: dict[tuple[int, int], int] = {}
     for row in np.flatnonzero(live).tolist():
-        for gain, token in zip(said.gains[row].tolist(), said.tokens[row].tolist(), strict=True):
+        for gain, token in zip(said.log_probs[row].tolist(), said.tokens[row].tolist(), strict=True):
             if gain > -np.inf:
                 numbers[row, token] = sapling.add(places[row], token, gain, fates.get((row, token), DROPPED))
     return numbers

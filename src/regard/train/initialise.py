@@ -8,7 +8,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from regard.checkpoint import CONFIG, fill, load_model, model_folder, read_settings, settings_table, unique_tensors
+from regard.checkpoint import CONFIG, model_folder, read_settings, settings_table
+from regard.checkpoint.folder import load_model
+from regard.checkpoint.weights import fill, unique_tensors
 from regard.config import Settings, choose
 from regard.data.store import IdStore, Windows
 from regard.data.tokenizer import Tokenizer

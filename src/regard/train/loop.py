@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 from regard.build import build_model
-from regard.checkpoint import Checkpoint, fill, gathered, save_model, unique_tensors
+from regard.checkpoint.folder import Checkpoint, save_model
+from regard.checkpoint.weights import fill, gathered, unique_tensors
 from regard.train.batching import Group, feed
 from regard.train.distributed import from_leader, total
 from regard.train.run import Run

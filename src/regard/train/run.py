@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from regard.build import build_model
-from regard.checkpoint import Checkpoint
+from regard.checkpoint.folder import Checkpoint
 from regard.config import Settings, TrainSettings, choose
 from regard.data.prepare import Dataset
 from regard.model import Seq2Seq

@@ -11,21 +11,13 @@ from typing import Any
 import torch
 
 from regard.atomic import atomic_file, ensure_folder
-from regard.checkpoint import (
-    CONFIG,
-    SCORES,
-    fill,
-    load_model,
-    model_folder,
-    read_json,
-    read_settings,
-    save_model,
-    settings_table,
-    write_json,
-)
+from regard.checkpoint import CONFIG, SCORES, model_folder, read_json, read_settings, settings_table, write_json
+from regard.checkpoint.folder import load_model, save_model
+from regard.checkpoint.weights import fill
 from regard.config import Settings
 from regard.data.dataset import Dataset
 from regard.data.prepare import prepare
+from regard.engine.plain import PlainEngine
 from regard.pipeline.translator import Translator
 from regard.score import Scores, score
 from regard.train.distributed import Team, join_team, leave_team, wait
@@ -172,7 +164,8 @@ def _test(run: Run) -> Scores | None:
     run.watch.say(f"translating {len(pairs):,} test sentences")
     checkpoint = load_model(run.folder)
     checkpoint.model.to(run.device)
-    found = Translator.of(checkpoint).translate([src for src, _ in pairs], run.settings.decode)
+    translator = Translator.from_checkpoint(checkpoint, PlainEngine(checkpoint.model))
+    found = translator.translate([src for src, _ in pairs], run.settings.decode)
     result = score([one.text for one in found], [tgt for _, tgt in pairs], run.settings.data.tgt_lang)
     run.watch.say(
         f"test BLEU {result.bleu:.2f} ({result.bleu_signature}), chrF {result.chrf:.2f} ({result.chrf_signature})"

@@ -8,15 +8,15 @@ import torch
 from torch import nn
 
 from regard.batch import make_batch
-from regard.checkpoint import Checkpoint
+from regard.checkpoint.folder import Checkpoint
 from regard.config import DecodeSettings
 from regard.data.store import IdStore, Windows
-from regard.engine import swift
-from regard.pipeline import ready
-from regard.pipeline.generator import Writer
+from regard.engine import select_engine
+from regard.engine.plain import PlainEngine
+from regard.pipeline.generator import Generator
 from regard.pipeline.translator import Translator
 from regard.score import score
-from regard.search.scoring import foresee_documents, foresee_running
+from regard.search.scoring import document_likelihood, text_likelihood
 from regard.train.batching import plan_epoch
 from regard.train.loss import smoothed_cross_entropy
 
@@ -27,14 +27,13 @@ def text_loss(checkpoint: Checkpoint, store: IdStore | Windows) -> float:
     """Gives the mean −log p of the pieces of a store: of one text that runs on, or of documents with their ends."""
     model, budget = checkpoint.model, checkpoint.settings.train.batch_tokens
     if isinstance(store, Windows):
-        return foresee_running(model, store.ids, store.width, budget).loss
-    return foresee_documents(model, [store.tgt(i) for i in range(len(store))], budget).loss
+        return text_likelihood(model, store.ids, store.width, budget).loss
+    return document_likelihood(model, [store.tgt(i) for i in range(len(store))], budget).loss
 
 
 def text_sample(checkpoint: Checkpoint, store: IdStore | Windows) -> tuple[str, str, str]:
     """Gives the beginning of a store, how the model goes on with it, and how the text does."""
-    writer = ready(checkpoint)
-    assert isinstance(writer, Writer), "text without translations is a decoder's"
+    writer = Generator.from_checkpoint(checkpoint, PlainEngine(checkpoint.model))
     text = [int(i) for i in store.tgt(0)]
     given = text[: min(GIVEN, len(text) // 2)]
     decode = checkpoint.settings.decode
@@ -87,7 +86,10 @@ def validate(
             return Validation(text_loss(checkpoint, store), None, None, [text_sample(checkpoint, store)])
         assert isinstance(store, IdStore), "only running text is cut into windows"
         loss = mean_loss(checkpoint.model, store, checkpoint.settings.train.batch_tokens)
-        translator = Translator.of(_quick(checkpoint))
+        # On a GPU as it writes fastest, since training waits.
+        on_gpu = next(checkpoint.model.parameters()).is_cuda
+        engine = select_engine(checkpoint.model) if on_gpu else PlainEngine(checkpoint.model)
+        translator = Translator.from_checkpoint(checkpoint, engine)
         outputs = [
             found.text for found in translator.translate([src for src, _ in pairs], DecodeSettings(method="greedy"))
         ]
@@ -97,12 +99,6 @@ def validate(
     found = score(outputs, references, checkpoint.settings.data.tgt_lang)
     samples = [(src, out, tgt) for (src, tgt), out in zip(pairs[:n_samples], outputs, strict=False)]
     return Validation(loss, found.bleu, found.chrf, samples)
-
-
-def _quick(checkpoint: Checkpoint) -> Checkpoint:
-    """Gives the model as a GPU writes with it best, since training waits."""
-    on_gpu = next(checkpoint.model.parameters()).is_cuda
-    return replace(checkpoint, model=swift(checkpoint.model)) if on_gpu else checkpoint
 
 
 @torch.no_grad()

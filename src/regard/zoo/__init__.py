@@ -10,7 +10,7 @@ from typing import Any
 
 from regard.checkpoint import describe
 from regard.config import choose, unknown
-from regard.data.normalise import SCRIPTS
+from regard.data.normalise import SCRIPTS, language_code
 from regard.zoo.card import licence_of, read_card
 
 
@@ -73,11 +73,11 @@ def pick(src: str | None, tgt: str | None, text: list[str], home: Path = HOME) -
     there = present(home)
     if not there:
         raise ValueError("no models come with this copy of regard: name a model folder with --model")
-    read = _code(src) if src else _language(text, home)
+    read = language_code(src) if src else _language(text, home)
     fitting = [
         name
         for name, bundled in there.items()
-        if bundled.src_lang == read and (tgt is None or bundled.tgt_lang == _code(tgt))
+        if bundled.src_lang == read and (tgt is None or bundled.tgt_lang == language_code(tgt))
     ]
     if not fitting:
         to = f" to {tgt}" if tgt else ""
@@ -124,11 +124,6 @@ def _language(text: list[str], home: Path) -> str:
             "name the text's language with --from, or a model with --model"
         )
     return language
-
-
-def _code(language: str) -> str:
-    """Gives the language of a code such as `zh-CN` or `en_GB`."""
-    return re.split("[-_]", language.lower())[0]
 
 
 @dataclass(frozen=True)

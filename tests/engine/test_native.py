@@ -8,6 +8,7 @@ import gc
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -16,13 +17,14 @@ from torch.testing import assert_close
 from regard.batch import make_batch, make_source
 from regard.build import build_model
 from regard.config import DecodeSettings, ModelSettings, PartSettings
-from regard.engine import cpu as compiled
-from regard.engine import swift
-from regard.engine.cpu import NativeTransformer
-from regard.model.lean import LeanTransformer
-from regard.model.seq2seq import likeliest
+from regard.engine import select_engine
+from regard.engine.native import NativeEngine
+from regard.engine.native_weights import make_codes
+from regard.engine.plain import PlainDecoder, PlainEngine
+from regard.model.seq2seq import allowed_log_probs, top_k
 from regard.native import UnavailableError, open_library
 from regard.padding import BOS, EOS, PAD
+from regard.position.contract import PositionTable
 from regard.search import SEARCH
 from tests.engine.test_slots import SETTINGS
 from tests.search.models import SOURCES, make_model, same, settings
@@ -33,10 +35,10 @@ except UnavailableError as error:
     pytest.skip(f"there is no compiled code to be tested: {error}", allow_module_level=True)
 
 
-def native(seed=0, precision="float32", **parts) -> NativeTransformer:
-    model = swift(make_model(seed=seed, **parts).float().requires_grad_(False), precision)
-    assert isinstance(model, NativeTransformer)
-    return model
+def native_engine(seed=0, precision="float32", **parts) -> NativeEngine:
+    engine = select_engine(make_model(seed=seed, **parts).float().requires_grad_(False), precision)
+    assert isinstance(engine, NativeEngine)
+    return engine
 
 
 @pytest.mark.parametrize("changes", [*SETTINGS, {"beam": 6, "n_best": 6}, {"beam": 9, "limit": 12}], ids=str)
@@ -44,40 +46,39 @@ def native(seed=0, precision="float32", **parts) -> NativeTransformer:
 def test_finds_what_python_finds(changes, precision):
     chosen = settings(**changes)
     for seed in range(4):
-        model = native(seed, precision)
+        engine = native_engine(seed, precision)
         for sources in (SOURCES, SOURCES[:1], SOURCES[3:5]):
-            src = make_source(sources)
-            same(compiled.search(model, src, chosen), SEARCH[chosen.method](model, src, chosen, None))
+            expected = SEARCH[chosen.method](engine.decoder, sources, chosen, None)
+            same(engine.search_batch(sources, chosen), expected)
 
 
 def test_a_larger_vocabulary_with_sentences_of_many_lengths():
-    model, chosen = native(1, vocab_size=300, sharp=1.0), settings(beam=4, n_best=2, limit=40)
+    engine, chosen = native_engine(1, vocab_size=300, sharp=1.0), settings(beam=4, n_best=2, limit=40)
     drawn = torch.Generator().manual_seed(0)
     sources = [torch.randint(4, 300, (n,), generator=drawn).tolist() for n in (1, 30, 7, 2, 19, 3, 3, 11)]
-    src = make_source(sources)
-    found = compiled.search(model, src, chosen)
-    same(found, SEARCH["beam"](model, src, chosen, None))
+    found = engine.search_batch(sources, chosen)
+    same(found, SEARCH["beam"](engine.decoder, sources, chosen, None))
     assert len({len(some[0].ids) for some in found}) > 1  # they leave the batch one after another
 
 
 def test_threads_of_python_search_side_by_side():
-    model, chosen = native(2, vocab_size=300), settings(beam=5, limit=20)
-    batches = [make_source([source]) for source in SOURCES * 5]
-    alone = [compiled.search(model, src, chosen)[0] for src in batches]
+    engine, chosen = native_engine(2, vocab_size=300), settings(beam=5, limit=20)
+    batches = [[source] for source in SOURCES * 5]
+    alone = [engine.search_batch(sources, chosen)[0] for sources in batches]
     with ThreadPoolExecutor(4) as pool:
-        beside = list(pool.map(lambda src: compiled.search(model, src, chosen)[0], batches))
+        beside = list(pool.map(lambda sources: engine.search_batch(sources, chosen)[0], batches))
     same(beside, alone)
 
 
 def test_no_end_before_its_time():
-    model = native()
-    model.least = EOS + 1
-    found = compiled.search(model, make_source(SOURCES), settings(beam=2, limit=4))
+    engine = native_engine()
+    engine.decoder.min_token = EOS + 1
+    found = engine.search_batch(SOURCES, settings(beam=2, limit=4))
     assert all(len(some[0].ids) == 4 and not some[0].finished for some in found)
 
 
 def test_nothing_to_search():
-    assert compiled.search(native(), make_source([]), settings()) == []
+    assert native_engine().search_batch([], settings()) == []
 
 
 @pytest.mark.parametrize(
@@ -89,31 +90,27 @@ def test_nothing_to_search():
 )
 def test_wrong_settings_are_refused(changes, said):
     with pytest.raises(ValueError, match=said):
-        compiled.search(native(), make_source(SOURCES), settings(**changes))
+        native_engine().search_batch(SOURCES, settings(**changes))
 
 
 def test_a_search_can_be_given_up_between_its_steps(monkeypatch):
-    model, chosen = native(), settings(beam=2, limit=40)
-    model.least = EOS + 1
-    forgotten, go_on, forget = [], model.library.go_on, model.library.forget_search
+    engine, chosen = native_engine(), settings(beam=2, limit=40)
+    engine.decoder.min_token = EOS + 1
+    library, freed = engine.decoder.library, []
+    advance, free = library.advance, library.free_beam_search
 
     def stop(searching, n_steps, threads):
-        assert not go_on(searching, n_steps, threads), "40 tokens are more than some steps"
+        assert not advance(searching, n_steps, threads), "40 tokens are more than some steps"
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(model.library, "go_on", stop)
-    monkeypatch.setattr(model.library, "forget_search", lambda address: (forgotten.append(address), forget(address)))
+    monkeypatch.setattr(library, "advance", stop)
+    monkeypatch.setattr(library, "free_beam_search", lambda address: (freed.append(address), free(address)))
     with pytest.raises(KeyboardInterrupt):
-        compiled.search(model, make_source(SOURCES), chosen)
-    assert len(forgotten) == 1
+        engine.search_batch(SOURCES, chosen)
+    assert len(freed) == 1
     monkeypatch.undo()
-    assert len(compiled.search(model, make_source(SOURCES), chosen)) == len(SOURCES)
+    assert len(engine.search_batch(SOURCES, chosen)) == len(SOURCES)
 
-
-try:
-    open_library()
-except UnavailableError as error:
-    pytest.skip(f"there is no compiled code to be tested: {error}", allow_module_level=True)
 
 V = 83
 SRC = [[5, 6, 7], [8, 9, 10, 11, 12, 13, 14], [4], [33, 71]]
@@ -131,15 +128,33 @@ def made(d_model=12, n_heads=3, d_ff=17, **settings):
     return model
 
 
-def native_native(model, precision="float32"):
-    packed = swift(model, precision)
-    assert type(packed) is NativeTransformer
-    return packed
+class Logits:
+    """A native decoder, asked as PyTorch models are."""
+
+    def __init__(self, engine):
+        assert isinstance(engine, NativeEngine)
+        self.engine, self.decoder = engine, engine.decoder
+
+    def start(self, src, n_hypotheses):
+        sources = [ids[: n - 1] for ids, n in zip(src.ids.tolist(), src.lengths.tolist(), strict=True)]
+        return self.decoder.start(sources, n_hypotheses)
+
+    def step(self, tokens, state):
+        logits, state = self.decoder.step(tokens.numpy(), state)
+        return torch.from_numpy(logits), state
+
+    def top_k(self, tokens, state, forced, k):
+        best, state = self.decoder.top_k(tokens.numpy(), state, None if forced is None else forced.numpy(), k)
+        return torch.from_numpy(best.log_probs), torch.from_numpy(best.tokens), state
+
+
+def native(model, precision="float32"):
+    return Logits(select_engine(model, precision))
 
 
 @torch.no_grad()
 def run(model, n_steps=9, n_hypotheses=2, sources=SRC):
-    """Gives the logits of each step, every hypothesis with other tokens."""
+    """Return the logits of each step, every hypothesis with other tokens."""
     state, out = model.start(make_source(sources), n_hypotheses), []
     rows = torch.arange(len(sources) * n_hypotheses)
     for t in range(n_steps):
@@ -162,20 +177,20 @@ def assert_near(found, expected):
 @pytest.mark.parametrize("norm", ["layer", "rms"])
 def test_every_step_equals_the_transformer(norm, place, activation):
     model = made(norm=norm, norm_place=place, activation=activation)
-    assert_near(run(native_native(model)), run(exact(model)))
+    assert_near(run(native(model)), run(exact(model)))
 
 
 @pytest.mark.parametrize(("d_model", "n_heads"), WIDTHS)
 @pytest.mark.parametrize(("tie", "position"), [("all", "sinusoidal"), ("none", "sinusoidal"), ("all", "rotary")])
 def test_every_width_of_heads_equals_the_transformer(d_model, n_heads, tie, position):
     model = made(d_model, n_heads, d_ff=2 * d_model + 3, tie=tie, position=PartSettings(position))
-    assert_near(run(native_native(model), n_steps=19), run(exact(model), n_steps=19))
+    assert_near(run(native(model), n_steps=19), run(exact(model), n_steps=19))
 
 
 @pytest.mark.parametrize("position", ["sinusoidal", "learned", "none", "index", "half_wave", "rotary"])
 def test_every_position_that_is_added_or_turns_equals_the_transformer(position):
     model = made(position=PartSettings(position))
-    assert_near(run(native_native(model)), run(exact(model)))
+    assert_near(run(native(model)), run(exact(model)))
 
 
 def test_parts_without_a_bias_have_none():
@@ -183,14 +198,14 @@ def test_parts_without_a_bias_have_none():
     layer = model.decoder.layers[0]
     for part in (layer.attention.w_k, layer.cross_attention.w_q, layer.feed_forward.outer, layer.after_attention.norm):
         part.bias = None
-    assert_near(run(native_native(model)), run(exact(model)))
+    assert_near(run(native(model)), run(exact(model)))
 
 
 def test_norms_keep_their_own_eps():
     model = made()
     model.decoder.layers[1].after_attention.norm.eps = 0.5
     model.encoder.layers[0].after_feed_forward.norm.eps = 0.3
-    assert_near(run(native_native(model)), run(exact(model)))
+    assert_near(run(native(model)), run(exact(model)))
 
 
 @pytest.mark.parametrize("position", ["sinusoidal", "learned", "rotary"])
@@ -200,7 +215,7 @@ def test_long_sentences_equal_the_transformer(position):
     source, target = [4 + i % 71 for i in range(600)], [4 + i * i % 73 for i in range(599)]
     with torch.no_grad():
         expected = exact(model)(make_batch([source], [target]))[0]
-        packed, logits = native_native(model), []
+        packed, logits = native(model), []
         state = packed.start(make_source([source]), 1)
         for token in (BOS, *target):
             said, state = packed.step(torch.tensor([token]), state)
@@ -209,7 +224,7 @@ def test_long_sentences_equal_the_transformer(position):
 
 
 def test_places_past_the_end_of_a_table_are_refused():
-    packed = native_native(made(position=PartSettings("learned", {"max_len": 9})))
+    packed = native(made(position=PartSettings("learned", {"max_len": 9})))
     run(packed)
     with pytest.raises(ValueError, match="positions must be below 9"):
         run(packed, n_steps=10)
@@ -245,7 +260,7 @@ def rounding(model):
 @pytest.mark.parametrize("place", ["before", "after"])
 def test_int8_is_rounding_and_nothing_else(place, d_model, n_heads):
     model = made(d_model, n_heads, d_ff=2 * d_model + 3, norm_place=place)
-    found, expected, free = run(native_native(model, "int8")), run(rounding(model)), run(exact(model))
+    found, expected, free = run(native(model, "int8")), run(rounding(model)), run(exact(model))
     off = (found.double() - expected).abs()
     # Where a number lies between two roundings the last bit of a float decides: a few of them may fall the other way.
     assert float(off.median()) < 1e-5 * float(expected.std())
@@ -255,7 +270,7 @@ def test_int8_is_rounding_and_nothing_else(place, d_model, n_heads):
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 @pytest.mark.parametrize("n_hypotheses", [1, 3])
 def test_a_sentence_does_not_notice_its_batch(precision, n_hypotheses):
-    packed = native_native(made(48, 3, 130), precision)
+    packed = native(made(48, 3, 130), precision)
     many = [[4 + (i * j) % 71 for j in range(1 + i % 5)] for i in range(13)]
     rows = torch.arange(len(many) * n_hypotheses).view(len(many), n_hypotheses)
 
@@ -275,72 +290,76 @@ def test_a_sentence_does_not_notice_its_batch(precision, n_hypotheses):
 def test_two_threads_compute_what_one_does(precision):
     torch.manual_seed(0)  # large enough that every loop is shared
     sizes = ModelSettings(n_encoder_layers=1, n_decoder_layers=1, d_model=128, n_heads=4, d_ff=512)
-    packed = native_native(build_model(sizes, (2003, 2003)).eval(), precision)
+    packed = native(build_model(sizes, (2003, 2003)).eval(), precision)
     sources = [[4 + (i * j) % 71 for j in range(20 + i)] for i in range(17)]
     tokens, found = torch.arange(17 * 6) * 11, {}
     for threads in (1, 2):
         torch.set_num_threads(threads)
         try:
             logits = run(packed, 25, 6, sources)
-            best, _ = packed.choices(tokens, packed.start(make_source(sources), 6), None, 3)
+            best = packed.top_k(tokens, packed.start(make_source(sources), 6), None, 3)[:2]
         finally:
             torch.set_num_threads(1)
-        found[threads] = (logits, best.gains, best.tokens)
+        found[threads] = (logits, *best)
     assert_close(found[2], found[1], rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 def test_hypotheses_can_be_reordered_and_sentences_dropped(precision):
     model = made()
-    packed = native_native(model, precision)
+    packed = native(model, precision)
     reference = exact(model) if precision == "float32" else rounding(model)
     results = []
-    for one in (packed, reference):
+    for one, kind in ((packed, np.array), (reference, torch.tensor)):
         state = one.start(make_source(SRC), 2)
         for t, rows in enumerate([[1, 0, 3, 3, 4, 5, 7, 6], [0, 0, 2, 3, 5, 5, 6, 7], [1, 0, 2, 2, 5, 4, 6, 6]]):
             _, state = one.step(torch.arange(8) * 3 + t + 4, state)
-            state = state.reorder(torch.tensor(rows))
-        _, state = one.step(torch.tensor([10, 11, 12, 13, 14, 15]), state.keep(torch.tensor([3, 0, 2])))
-        logits, _ = one.step(torch.tensor([20, 21]), state.keep(torch.tensor([1])))
+            state = state.reorder(kind(rows))
+        _, state = one.step(torch.tensor([10, 11, 12, 13, 14, 15]), state.keep(kind([3, 0, 2])))
+        logits, _ = one.step(torch.tensor([20, 21]), state.keep(kind([1])))
         results.append(logits.double())
     assert_close(*results, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("k", [1, 2, 6, V - 3, V + 9])
-def test_choices_are_the_likeliest_of_the_logits(k):
-    packed = native_native(made())
+def test_top_k_are_the_most_probable_of_the_logits(k):
+    packed = native(made())
     tokens = torch.tensor([4, 5, 6, 7])
     for must in (None, torch.tensor([PAD, 9, PAD, 1])):
         logits, _ = packed.step(tokens, packed.start(make_source(SRC), 1))
-        found, _ = packed.choices(tokens, packed.start(make_source(SRC), 1), must, k)
-        expected = likeliest(logits.double(), must, k)
-        assert found.gains.shape == found.tokens.shape == (4, min(k, V))
-        assert_close(found.gains.double(), expected.gains, rtol=1e-5, atol=1e-5)
-        said = expected.gains > -torch.inf
-        assert found.tokens[said].equal(expected.tokens[said])
-        assert (found.tokens[said] >= EOS).all() or must is not None
+        values, found, _ = packed.top_k(tokens, packed.start(make_source(SRC), 1), must, k)
+        expected, ids = top_k(allowed_log_probs(logits.double(), must), k)
+        assert values.shape == found.shape == (4, min(k, V))
+        assert_close(values.double(), expected, rtol=1e-5, atol=1e-5)
+        said = expected > -torch.inf
+        assert found[said].equal(ids[said])
+        assert (found[said] >= EOS).all() or must is not None
+        every, _ = packed.decoder.log_probs(
+            tokens.numpy(), packed.start(make_source(SRC), 1), None if must is None else must.numpy()
+        )
+        assert_close(torch.from_numpy(every).double(), allowed_log_probs(logits.double(), must), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("n_words", [7, 64, 65, 127, 1000])
-def test_choices_among_many_and_few_words(n_words):
+def test_top_k_of_many_and_few_words(n_words):
     torch.manual_seed(0)
     sizes = ModelSettings(n_encoder_layers=1, n_decoder_layers=1, d_model=12, n_heads=3, d_ff=17)
-    packed = native_native(build_model(sizes, (n_words, n_words)).eval())
+    packed = native(build_model(sizes, (n_words, n_words)).eval())
     tokens, src = torch.arange(40) % n_words, make_source([[4, 5]] * 40)
     logits, _ = packed.step(tokens, packed.start(src, 1))
-    found, _ = packed.choices(tokens, packed.start(src, 1), None, 5)
-    expected = likeliest(logits, None, 5)
-    assert_close(found.gains, expected.gains, rtol=1e-5, atol=1e-5)
-    said = expected.gains > -torch.inf
-    assert found.tokens[said].equal(expected.tokens[said])
+    values, found, _ = packed.top_k(tokens, packed.start(src, 1), None, 5)
+    expected, ids = top_k(allowed_log_probs(logits, None), 5)
+    assert_close(values, expected, rtol=1e-5, atol=1e-5)
+    said = expected > -torch.inf
+    assert found[said].equal(ids[said])
 
 
 def test_of_equal_words_the_first_is_chosen_first():
     model = made(tie="none")
     model.output.table.weight.data[:] = model.output.table.weight.data[5]
-    packed = native_native(model)
-    found, _ = packed.choices(torch.tensor([4, 5, 6, 7]), packed.start(make_source(SRC), 1), None, 4)
-    assert found.tokens.tolist() == [[EOS, EOS + 1, EOS + 2, EOS + 3]] * 4
+    packed = native(model)
+    _, found, _ = packed.top_k(torch.tensor([4, 5, 6, 7]), packed.start(make_source(SRC), 1), None, 4)
+    assert found.tolist() == [[EOS, EOS + 1, EOS + 2, EOS + 3]] * 4
 
 
 SEARCHES = [("greedy", {}), ("beam", {"beam": 4, "n_best": 3}), ("beam", {"beam": 1}), ("sample", {"n_best": 2})]
@@ -352,9 +371,8 @@ SEARCHES = [("greedy", {}), ("beam", {"beam": 4, "n_best": 3}), ("beam", {"beam"
 def test_searches_find_what_they_find_with_the_transformer(method, changes, prefix, position):
     model = made(32, 4, tie="none", position=PartSettings(position))
     settings = DecodeSettings(method=method, max_ratio=2.0, max_extra=5, **changes)
-    plain, fast = (
-        SEARCH[method](one, make_source(SRC), settings, prefix) for one in (exact(model), native_native(model))
-    )
+    decoders = PlainDecoder(exact(model)), native(model).decoder
+    plain, fast = (SEARCH[method](one, SRC, settings, prefix) for one in decoders)
     assert len({tuple(some[0].ids) for some in plain}) > 1, "this model says the same to everything"
     assert [[each.ids for each in some] for some in fast] == [[each.ids for each in some] for some in plain]
     for some, others in zip(fast, plain, strict=True):
@@ -362,27 +380,27 @@ def test_searches_find_what_they_find_with_the_transformer(method, changes, pref
 
 
 def test_a_model_that_is_no_float32_is_left_to_pytorch():
-    assert type(swift(exact(made()))) is LeanTransformer
+    assert type(select_engine(exact(made()))) is PlainEngine
 
 
 def test_it_can_be_switched_off(monkeypatch):
     monkeypatch.setenv("REGARD_NATIVE", "0")
-    assert type(swift(made())) is LeanTransformer
+    assert type(select_engine(made())) is PlainEngine
 
 
 def test_without_a_compiler_the_work_is_left_to_pytorch(monkeypatch, tmp_path):
     model = made()
-    fast = run(native_native(model))
+    fast = run(native(model))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
-    slow = swift(model)
-    assert type(slow) is LeanTransformer
-    assert_close(run(slow), fast, rtol=1e-4, atol=1e-4)
+    slow = select_engine(model)
+    assert type(slow) is PlainEngine
+    assert_close(run(slow.model), fast, rtol=1e-4, atol=1e-4)
 
 
 def test_the_model_may_go_on_learning():
     model = made()
-    packed, before = native_native(model), run(exact(model))
+    packed, before = native(model), run(exact(model))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(3.0)
@@ -391,17 +409,17 @@ def test_the_model_may_go_on_learning():
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
 def test_copies_stand_by_themselves(copied):
-    packed = native_native(made(), "int8")
+    packed = native(made(), "int8")
     expected = run(packed)
-    another = copied(packed)
+    another = Logits(copied(packed.engine))
     del packed
     gc.collect()
     assert_close(run(another), expected, rtol=0, atol=0)
 
 
 def test_memory_is_given_back(monkeypatch):
-    packed, freed = native_native(made()), []
-    monkeypatch.setattr(packed.library, "forget_writer", freed.append)
+    packed, freed = native(made()), []
+    monkeypatch.setattr(packed.decoder.library, "free_decoder", freed.append)
     state = packed.start(make_source(SRC), 1)
     address = state.address
     _, state = packed.step(torch.tensor([4, 5, 6, 7]), state)
@@ -412,7 +430,7 @@ def test_memory_is_given_back(monkeypatch):
 
 
 def test_tokens_and_rows_that_are_not_there_are_refused():
-    packed = native_native(made())
+    packed = native(made())
     for token in (-1, V):
         with pytest.raises(IndexError, match="a token is outside of the vocabulary"):
             packed.start(make_source([[4, token, 5]]), 1)
@@ -420,11 +438,23 @@ def test_tokens_and_rows_that_are_not_there_are_refused():
         with pytest.raises(IndexError, match="a token is outside of the vocabulary"):
             packed.step(torch.tensor([token]), state)
         with pytest.raises(IndexError, match="a token is outside of the vocabulary"):
-            packed.choices(torch.tensor([4]), state, torch.tensor([token]), 1)
+            packed.top_k(torch.tensor([4]), state, torch.tensor([token]), 1)
     state = packed.start(make_source(SRC), 2)
     with pytest.raises(IndexError, match="a row is outside of the batch"):
-        state.reorder(torch.tensor([0, 8]))
+        state.reorder(np.array([0, 8]))
     with pytest.raises(IndexError, match="a row is outside of the batch"):
-        state.keep(torch.tensor([4]))
+        state.keep(np.array([4]))
     with pytest.raises(AssertionError, match="one token for each of 8 rows, got 3"):
         packed.step(torch.tensor([4, 5, 6]), state)
+
+
+@pytest.mark.parametrize("position", ["sinusoidal", "none", "index", "half_wave", "rotary", "learned"])
+def test_codes_without_pytorch_equal_the_position_schemes(position):
+    settings = ModelSettings(d_model=15, n_heads=3, position=PartSettings(position))
+    torch.manual_seed(0)
+    model = build_model(settings, (V, V))
+    table = model.src.position.table.detach().numpy() if position == "learned" else None
+    codes = make_codes(settings, table)
+    expected = PositionTable(model.src.position, model.src.table.weight, 5 if position == "rotary" else 0)
+    for first, end in ((0, 7), (3, 4), (500, 530), (700, 701)):
+        assert_close(torch.from_numpy(codes(first, end)), expected.at(first, end).detach())

@@ -43,7 +43,7 @@ from rich.table import Table
 from regard.config import TrainSettings
 from regard.study.stats import signature
 from regard.study.timing import Timing
-from regard.train.batching import Group
+from regard.train.batching import StepBatches
 
 CELLS = {"cpu": ["small:4096", "base:1024"], "cuda": ["small:8192", "small:16384", "base:32768"]}
 DROPOUTS = {"cpu": [0.1, 0.0], "cuda": [0.1]}
@@ -64,7 +64,7 @@ class Cell:
     threads: int
 
 
-def make_work(cell: Cell, lengths: NDArray[np.int64], given: argparse.Namespace) -> tuple[Work, list[Group]]:
+def make_work(cell: Cell, lengths: NDArray[np.int64], given: argparse.Namespace) -> tuple[Work, list[StepBatches]]:
     """Makes the batches to be timed, and the whole epoch that they are from."""
     sizes, vocab_size = shape(cell.shape, cell.dropout)
     like_cuda = given.manner == "cuda"

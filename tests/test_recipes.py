@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from regard.train.run import resolve
-from regard.train.start import Said, Sources, start_run
+from regard.train.run import resolve_settings
+from regard.train.start import DataOptions, TrainOptions, start_run
 
 FOLDER = Path(__file__).parent.parent / "recipes"
 RECIPES = sorted(FOLDER.glob("*.toml"))
@@ -14,14 +14,16 @@ ZH_EN = [path for path in RECIPES if "zh" in path.stem]
 
 
 def made(path, tmp_path, corpora=Path("corpora")):
-    sources = Sources((), (), (), None, None)
-    return start_run(tmp_path / "run", sources, Said(config=path, corpora=corpora), resume=False, overwrite=False)
+    sources = DataOptions((), (), (), None, None)
+    return start_run(
+        tmp_path / "run", sources, TrainOptions(config=path, corpora=corpora), resume=False, overwrite=False
+    )
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_a_recipe_is_whole(path, tmp_path):
     found = made(path, tmp_path)
-    assert resolve(found, torch.device("cpu"))
+    assert resolve_settings(found, torch.device("cpu"))
     assert f"regard train --config recipes/{path.name} --corpora CORPORA --out runs/{path.stem}" in path.read_text()
     if found.data.form == "pairs":
         assert found.data.valid, "a recipe names its validation text"

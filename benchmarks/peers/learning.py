@@ -12,9 +12,9 @@ from regard.batch import Batch
 from regard.build import build_model
 from regard.config import ModelSettings, TrainSettings
 from regard.padding import PAD
-from regard.train.batching import Group
-from regard.train.distributed import Team
-from regard.train.loss import Learner
+from regard.train.batching import StepBatches
+from regard.train.distributed import World
+from regard.train.loss import LossModule
 from regard.train.step import make_optimiser, make_step
 
 from .pytorch import TorchTransformer
@@ -87,12 +87,12 @@ PEERS = {"nn.Transformer": torch_peer, "Marian": marian_peer, "Joey NMT": joey_p
 
 
 def regard_step(
-    sizes: ModelSettings, vocab_size: int, groups: list[Group], settings: TrainSettings, device: torch.device
+    sizes: ModelSettings, vocab_size: int, groups: list[StepBatches], settings: TrainSettings, device: torch.device
 ) -> Take:
     """Makes our own step, as the training loop takes it: captured on a GPU."""
     model = build_model(sizes, (vocab_size, vocab_size)).to(device)
-    learner = Learner(model, settings.label_smoothing, settings.r_drop).train()
-    step = make_step(learner, make_optimiser(model, settings), settings, Team(), device, _refuse)
+    learner = LossModule(model, settings.label_smoothing, settings.r_drop).train()
+    step = make_step(learner, make_optimiser(model, settings), settings, World(), device, _refuse)
 
     def take(i: int) -> Tensor:
         torch.manual_seed(i)

@@ -8,7 +8,7 @@ from functools import cached_property, partial
 import torch
 
 from regard.config import ModelSettings, TrainSettings
-from regard.train.batching import Group
+from regard.train.batching import StepBatches
 
 from .groups import real_lengths, slots
 from .learning import PEERS, Take, regard_step, usual_step
@@ -31,7 +31,7 @@ class Work:
     vocab_size: int
     settings: TrainSettings
     device: torch.device
-    groups: list[Group]
+    groups: list[StepBatches]
 
     @cached_property
     def n_tokens(self) -> int:

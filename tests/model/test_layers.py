@@ -15,7 +15,7 @@ from regard.engine.plain import PlainDecoder
 from regard.model.layers import Dropout, FactoredTable
 from regard.padding import PAD
 from regard.search import SEARCH
-from regard.train.loss import Learner
+from regard.train.loss import LossModule
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
@@ -100,7 +100,7 @@ def test_a_model_is_what_it_is_with_the_product_as_its_table(family, tie):
     plain.load_state_dict(inner | tables)
     batch = make_batch(SRC, TGT)
     assert_close(model(batch), plain(batch))
-    loss, _ = Learner(model, 0.1)(batch)
+    loss, _ = LossModule(model, 0.1)(batch)
     loss.backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
 

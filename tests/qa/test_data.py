@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from regard.data.tokenizer import Tokenizer
 from regard.qa.data import (
-    ASKED,
+    CONTEXT,
     FACTS,
-    NOT_HERE,
-    READ,
+    NO_ANSWER,
+    QUESTION,
     SHARED,
     Answer,
     Passage,
@@ -49,16 +49,18 @@ def test_every_answer_is_whole_in_a_window_and_labelled_nowhere_else(data):
     asked = list(range(100, 100 + data.draw(st.integers(1, WINDOWS.question))))
     first = data.draw(st.integers(0, n - 1))
     last = min(first + data.draw(st.integers(0, WINDOWS.longest - 1)), n - 1)
-    passage = Passage(asked, list(range(1000, 1000 + n)), [], [READ] * n, (first, last))
+    passage = Passage(asked, list(range(1000, 1000 + n)), [], [CONTEXT] * n, (first, last))
     windows = cut_passage(passage, 0, WINDOWS)
-    here = [window for window in windows if window.label != NOT_HERE]
+    here = [window for window in windows if window.label != NO_ANSWER]
     assert here
     for window in windows:
         assert len(window.ids) + 1 <= WINDOWS.size
-        whole = window.first <= first and last < window.first + window.n_read
-        assert (window.label != NOT_HERE) == whole
+        whole = window.first <= first and last < window.first + window.n_context
+        assert (window.label != NO_ANSWER) == whole
         assert window.ids[: window.offset] == [Tokenizer.bos_id, *asked, Tokenizer.eos_id]
-        assert [mark == ASKED for mark in window.marks] == [place < window.offset for place in range(len(window.ids))]
+        assert [mark == QUESTION for mark in window.marks] == [
+            place < window.offset for place in range(len(window.ids))
+        ]
     for window in here:
         begin, end = window.label
         assert window.ids[begin : end + 1] == list(range(1000 + first, 1000 + last + 1))
@@ -101,7 +103,7 @@ def test_pieces_that_the_question_has_are_marked():
 
 def test_a_question_that_is_too_long_loses_its_end():
     short = replace(WINDOWS, question=3)
-    assert len(make_passage(questions()[0], tokenizer(), short).asked) == 3
+    assert len(make_passage(questions()[0], tokenizer(), short).question) == 3
 
 
 @pytest.mark.parametrize(

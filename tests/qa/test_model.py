@@ -12,7 +12,7 @@ import torch
 from regard.config import PartSettings
 from regard.qa.data import cut_passage, make_passage
 from regard.qa.model import MaskedWords, QuestionReader, build_reader, load_reader, save_reader
-from regard.qa.predict import answer_questions, make_reading
+from regard.qa.predict import answer_questions, make_reader_batch
 from tests.readers import MODEL, WINDOWS, questions, small_reader
 
 
@@ -87,10 +87,10 @@ def test_padding_and_company_change_nothing(scheme):
     cut = windows(reader)
     assert len({len(window.ids) for window in cut}) > 1, "windows differ in length"
     with torch.no_grad():
-        together = reader.model(make_reading(cut, width=61))
-        turned = reader.model(make_reading(cut[::-1]))
+        together = reader.model(make_reader_batch(cut, width=61))
+        turned = reader.model(make_reader_batch(cut[::-1]))
         for n, window in enumerate(cut):
-            alone = reader.model(make_reading([window], width=len(window.ids) + 1))
+            alone = reader.model(make_reader_batch([window], width=len(window.ids) + 1))
             for one, many, back in zip(alone, together, turned, strict=True):
                 torch.testing.assert_close(many[n, : len(one[0])], one[0])
                 torch.testing.assert_close(back[len(cut) - 1 - n, : len(one[0])], one[0])
@@ -99,7 +99,7 @@ def test_padding_and_company_change_nothing(scheme):
 def test_an_answer_begins_and_ends_in_the_text_or_at_the_first_token():
     reader = small_reader()
     window = windows(reader)[0]
-    for logits in reader.model(make_reading([window])):
+    for logits in reader.model(make_reader_batch([window])):
         open_ = torch.isfinite(logits[0]).nonzero()[:, 0].tolist()
         assert open_ == [0, *range(window.offset, len(window.ids))]
 
@@ -111,7 +111,7 @@ def test_the_question_decides_and_marks_are_read():
     unmarked = replace(window, marks=[min(mark, 1) for mark in window.marks])
     assert unmarked.marks != window.marks
     with torch.no_grad():
-        start, moved, plain = (reader.model(make_reading([each]))[0][0, 0] for each in (window, other, unmarked))
+        start, moved, plain = (reader.model(make_reader_batch([each]))[0][0, 0] for each in (window, other, unmarked))
     assert start != moved
     assert start != plain
 
@@ -119,7 +119,7 @@ def test_the_question_decides_and_marks_are_read():
 def test_hidden_words_are_told_by_the_readers_own_table():
     reader = small_reader()
     cut = windows(reader)
-    reading = make_reading(cut)
+    reading = make_reader_batch(cut)
     hidden = torch.zeros_like(reading.marks, dtype=torch.bool)
     hidden[0, 3] = hidden[1, 2] = True
     model = MaskedWords(reader.model).double()

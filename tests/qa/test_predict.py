@@ -14,13 +14,13 @@ import torch
 
 from regard.qa.data import cut_passage, make_passage, make_question, to_characters
 from regard.qa.predict import (
-    GUESSES,
+    BASELINES,
     RULES,
     answer_questions,
     choose_spans,
-    common_stretch,
     first_sentence,
-    make_reading,
+    longest_common_substring,
+    make_reader_batch,
     overlap_sentence,
     overlap_span,
     plain_words,
@@ -29,7 +29,7 @@ from regard.qa.predict import (
     score_answers,
     segments,
     span_scores,
-    split_units,
+    split_tokens,
     window_scores,
 )
 from tests.readers import WINDOWS, questions, small_reader
@@ -41,7 +41,7 @@ def brute(reader, question):
     found = {}
     for window in cut_passage(passage, 0, WINDOWS):
         with torch.no_grad():
-            start, end = (each[0] for each in reader.model(make_reading([window])))
+            start, end = (each[0] for each in reader.model(make_reader_batch([window])))
         for i in range(window.offset, len(window.ids)):
             for j in range(i, min(i + WINDOWS.longest, len(window.ids))):
                 place = (i - window.offset + window.first, j - window.offset + window.first)
@@ -60,14 +60,14 @@ def test_the_best_answers_equal_brute_force(language):
         assert len(cut_passage(passage, 0, WINDOWS)) > 2, "the text is read in several windows"
         shares = torch.tensor([*odds.values(), 0.0], dtype=torch.float64).softmax(0)
         expected = sorted(zip(odds, shares[:-1].tolist(), strict=True), key=lambda each: -each[1])
-        assert {found.pieces for found in answers.found} == set(odds)
-        assert answers.found[0].pieces == expected[0][0]
-        assert answers.found[0].text == question.context[slice(*to_characters(passage.spans, expected[0][0]))]
-        given = torch.tensor([found.probability for found in answers.found], dtype=torch.float64)
+        assert {found.pieces for found in answers.spans} == set(odds)
+        assert answers.spans[0].pieces == expected[0][0]
+        assert answers.spans[0].text == question.context[slice(*to_characters(passage.spans, expected[0][0]))]
+        given = torch.tensor([found.probability for found in answers.spans], dtype=torch.float64)
         torch.testing.assert_close(given, torch.tensor([share for _, share in expected], dtype=torch.float64))
-        assert float(given.sum()) + answers.nowhere == pytest.approx(1.0)
-        assert answers.nowhere == pytest.approx(float(shares[-1]))
-        for found in answers.found[:20]:
+        assert float(given.sum()) + answers.no_answer == pytest.approx(1.0)
+        assert answers.no_answer == pytest.approx(float(shares[-1]))
+        for found in answers.spans[:20]:
             assert found.score == pytest.approx(odds[found.pieces])
             assert found.text == question.context[found.start : found.stop]
 
@@ -77,10 +77,10 @@ def test_answers_do_not_depend_on_what_else_is_asked():
     asked = questions() * 40  # more than are read together
     first, second, *_ = together = list(answer_questions(reader, asked))
     assert len(together) == len(asked)
-    assert {answers.found[0].pieces for answers in together[0::2]} == {first.found[0].pieces}
+    assert {answers.spans[0].pieces for answers in together[0::2]} == {first.spans[0].pieces}
     (alone,) = answer_questions(reader, asked[1:2])
-    assert alone.found[0].pieces == second.found[0].pieces
-    assert alone.found[0].probability == pytest.approx(second.found[0].probability)
+    assert alone.spans[0].pieces == second.spans[0].pieces
+    assert alone.spans[0].probability == pytest.approx(second.spans[0].probability)
 
 
 def test_a_window_is_measured_against_its_own_first_token():
@@ -89,7 +89,7 @@ def test_a_window_is_measured_against_its_own_first_token():
     start, end = torch.randn(2, WINDOWS.size, dtype=torch.float64)
     table = span_scores(start, end, window, 3)
     torch.testing.assert_close(span_scores(start + 7, end - 2, window, 3), table)
-    assert table.shape == (window.n_read, 3)
+    assert table.shape == (window.n_context, 3)
     assert table[-1, 1:].tolist() == [-torch.inf] * 2, "no stretch goes beyond the text"
 
 
@@ -101,7 +101,7 @@ def test_of_two_windows_the_one_with_the_better_score_is_named():
     tables = [table.clone().fill_(-5.0) for table in tables]
     both = cut[1].first  # the first piece of the second window also stands in the first
     tables[0][both, 1], tables[1][0, 1] = 1.0, 2.0
-    (found,) = choose_spans(questions()[0], passage, cut, tables, 1).found
+    (found,) = choose_spans(questions()[0], passage, cut, tables, 1).spans
     assert (found.pieces, found.window, found.score) == ((both, both + 1), 1, 2.0)
 
 
@@ -109,13 +109,13 @@ def test_batches_have_few_widths():
     reader = small_reader()
     (window, *_) = cut_passage(make_passage(questions()[0], reader.tokenizer, WINDOWS), 0, WINDOWS)
     wide = replace(window, ids=window.ids * 3, marks=window.marks * 3)
-    assert {make_reading([window]).marks.shape[1], make_reading([window, wide]).marks.shape[1]} == {64, 128}
+    assert {make_reader_batch([window]).marks.shape[1], make_reader_batch([window, wide]).marks.shape[1]} == {64, 128}
 
 
 def test_an_empty_question_has_an_answer_too():
     empty = replace(questions()[0], text="")
     (answers,) = answer_questions(small_reader(), [empty])
-    assert answers.found[0].text in empty.context
+    assert answers.spans[0].text in empty.context
 
 
 @pytest.mark.parametrize(
@@ -169,8 +169,8 @@ def test_words_and_segments():
 def test_the_common_stretch_is_the_longest_there_is():
     one, other = "xabcabyab", "zabyabcq"
     brute = max(n for n in range(len(one)) for i in range(len(one) - n + 1) if one[i : i + n] in other)
-    assert common_stretch(one, other) == common_stretch(other, one) == brute == 5
-    assert common_stretch("", "abc") == 0
+    assert longest_common_substring(one, other) == longest_common_substring(other, one) == brute == 5
+    assert longest_common_substring("", "abc") == 0
 
 
 def test_the_script_names_the_rules():
@@ -241,14 +241,14 @@ def test_chance_depends_on_the_question_and_the_seed_alone():
     drawn = {random_span(question, seed) for seed in range(20)}
     assert len(drawn) > 5
     assert random_span(question, 3) == random_span(question, 3)
-    assert all(1 <= len([unit for unit in split_units(span) if unit.word]) <= 8 for span in drawn)
+    assert all(1 <= len([unit for unit in split_tokens(span) if unit.word]) <= 8 for span in drawn)
     assert random_span(other) != random_span(question)
 
 
-@pytest.mark.parametrize("name", GUESSES)
+@pytest.mark.parametrize("name", BASELINES)
 @pytest.mark.parametrize("language", ["zh", "en"])
 def test_every_guess_is_a_stretch_of_the_text(name, language):
     for question in [*questions(language), asked("", questions(language)[0].context)]:
-        guess = GUESSES[name](question)
+        guess = BASELINES[name](question)
         assert guess
         assert guess in question.context

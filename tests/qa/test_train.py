@@ -11,20 +11,20 @@ from regard.checkpoint.folder import Checkpoint, load_model, save_model
 from regard.config import ModelSettings, PartSettings, Settings
 from regard.data.tokenizer import Tokenizer
 from regard.qa.data import make_facts
-from regard.qa.model import Reading
+from regard.qa.model import ReaderBatch
 from regard.qa.predict import answer_questions
 from regard.qa.train import (
     FIRST_PIECE,
     ceiling,
     cut_chunks,
-    hide,
-    learn_reading,
-    learn_words,
     make_windows,
-    reading_settings,
+    mask_tokens,
+    pretrain_reader,
+    resolve_settings,
     score_reader,
     span_loss,
     start_reader,
+    train_reader,
 )
 from regard.zoo import find_model, present
 from tests.readers import questions, small_reader, tokenizer
@@ -58,13 +58,13 @@ def check_same(reader, source):
 
 def test_a_reader_that_takes_over_a_translator_begins_with_its_encoder(tmp_path):
     folder = translator(tmp_path / "model")
-    reader = start_reader(folder, reading_settings(folder, True, ["model.dropout=0.25"]), [], [], quiet)
+    reader = start_reader(folder, resolve_settings(folder, True, ["model.dropout=0.25"]), [], [], quiet)
     source = load_model(tmp_path / "model")
     check_same(reader, source)
     src = make_source([[7, 9, 5], [11]])
     plain, shared = torch.tensor([[0, 1, 1, 0], [1, 0, 0, 0]]), torch.tensor([[0, 1, 2, 0], [1, 0, 0, 0]])
     with torch.no_grad():
-        read, marked = (reader.model.eval().read(Reading(src, marks)) for marks in (plain, shared))
+        read, marked = (reader.model.eval().read(ReaderBatch(src, marks)) for marks in (plain, shared))
         torch.testing.assert_close(read, source.model.encode(src))
     assert not torch.equal(marked[0], read[0]), "what both have is marked from the first step on"
     assert torch.equal(marked[1], read[1])
@@ -73,25 +73,25 @@ def test_a_reader_that_takes_over_a_translator_begins_with_its_encoder(tmp_path)
 
 @pytest.mark.skipif("zh-en" not in present(), reason="this copy comes without the model")
 def test_the_bundled_translator_gives_its_encoder_too():
-    reader = start_reader("zh-en", reading_settings("zh-en", False, []), [], [], quiet)
+    reader = start_reader("zh-en", resolve_settings("zh-en", False, []), [], [], quiet)
     check_same(reader, load_model(find_model("zh-en")))
 
 
 def test_a_translator_that_cannot_read_is_refused(tmp_path):
     gru = translator(tmp_path / "gru", family="recurrent", n_heads=1, position=PartSettings("none"))
     with pytest.raises(ValueError, match="got the family 'recurrent'"):
-        start_reader(gru, reading_settings(gru, False, []), [], [], quiet)
+        start_reader(gru, resolve_settings(gru, False, []), [], [], quiet)
     folder = translator(tmp_path / "model")
     with pytest.raises(ValueError, match="d_model=99"):
-        start_reader(folder, reading_settings(folder, False, ["model.d_model=99"]), [], [], quiet)
+        start_reader(folder, resolve_settings(folder, False, ["model.d_model=99"]), [], [], quiet)
     with pytest.raises(ValueError, match="nobody: there is no such model"):
-        start_reader("nobody", reading_settings("nobody", False, []), [], [], quiet)
+        start_reader("nobody", resolve_settings("nobody", False, []), [], [], quiet)
 
 
 def test_scratch_and_pretrained_begin_alike_and_the_seed_decides():
     facts = make_facts(30, seed=0)
     one, other, third = (
-        start_reader(start, reading_settings(start, True, [*SIZES, f"train.seed={seed}"]), facts, [], quiet)
+        start_reader(start, resolve_settings(start, True, [*SIZES, f"train.seed={seed}"]), facts, [], quiet)
         for start, seed in (("scratch", 0), ("pretrained", 0), ("scratch", 1))
     )
     assert one.tokenizer.models == other.tokenizer.models
@@ -102,20 +102,20 @@ def test_scratch_and_pretrained_begin_alike_and_the_seed_decides():
 
 def test_words_are_learned_from_text_alone():
     facts = make_facts(100, seed=0)
-    made = reading_settings("pretrained", True, ["pretrain.epochs=5", "pretrain.lr=0.01"])
+    made = resolve_settings("pretrained", True, ["pretrain.epochs=5", "pretrain.lr=0.01"])
     reader = start_reader("pretrained", made, facts, [], quiet)
     before = reader.model.ends.weight.clone()
-    lessons = list(learn_words(reader, [question.context for question in facts], made.pretrain))
+    lessons = list(pretrain_reader(reader, [question.context for question in facts], made.pretrain))
     assert lessons[-1].score > lessons[0].score + 0.3
     assert lessons[-1].score > -3.5  # pieces alike would have −log 400 = −6
     assert torch.equal(reader.model.ends.weight, before), "nothing is learned about answers"
     with pytest.raises(ValueError, match="more than 1 chunks of text, got 1"):
-        list(learn_words(reader, ["Anna lives in Oslo."], made.pretrain))
+        list(pretrain_reader(reader, ["Anna lives in Oslo."], made.pretrain))
 
 
 def test_hiding_leaves_signs_alone_and_says_what_it_hid():
     ids = torch.randint(0, 50, (40, 60), generator=torch.Generator().manual_seed(2))
-    shown, hidden = hide(ids, 50, torch.Generator().manual_seed(5))
+    shown, hidden = mask_tokens(ids, 50, torch.Generator().manual_seed(5))
     assert torch.equal(shown[~hidden], ids[~hidden])
     assert (ids[hidden] >= FIRST_PIECE).all()
     assert 0.12 < float(hidden.sum() / (ids >= FIRST_PIECE).sum()) < 0.18
@@ -123,7 +123,7 @@ def test_hiding_leaves_signs_alone_and_says_what_it_hid():
     same = float((shown[hidden] == ids[hidden]).float().mean())
     assert 0.74 < blank < 0.86
     assert 0.05 < same < 0.17
-    _, one = hide(torch.tensor([[2, 9, 3]]), 50, torch.Generator().manual_seed(0))
+    _, one = mask_tokens(torch.tensor([[2, 9, 3]]), 50, torch.Generator().manual_seed(0))
     assert one.tolist() == [[False, True, False]], "something is always hidden"
 
 
@@ -155,19 +155,19 @@ def test_the_ceiling_is_what_pieces_and_the_longest_answer_allow():
 
 
 def test_settings_are_those_of_the_start_then_quick_then_said():
-    assert reading_settings("scratch", False, []).model.d_model == 256
-    assert reading_settings("zh-en", False, []).model == ModelSettings()
-    quick = reading_settings("zh-en", True, ["train.lr=0.5"])
+    assert resolve_settings("scratch", False, []).model.d_model == 256
+    assert resolve_settings("zh-en", False, []).model == ModelSettings()
+    quick = resolve_settings("zh-en", True, ["train.lr=0.5"])
     assert (quick.model, quick.train.lr, quick.windows.size) == (ModelSettings(), 0.5, 128)
     with pytest.raises(ValueError, match=r"unknown setting 'train.steps'"):
-        reading_settings("scratch", False, ["train.steps=3"])
+        resolve_settings("scratch", False, ["train.steps=3"])
 
 
 def test_planted_facts_are_found():
     facts, others = make_facts(600, seed=0, people=2), make_facts(40, seed=1, people=2)
-    made = reading_settings("scratch", True, ["train.epochs=5"])
+    made = resolve_settings("scratch", True, ["train.epochs=5"])
     reader = start_reader("scratch", made, facts, [], quiet)
-    lessons = list(learn_reading(reader, facts, others, made.train))
+    lessons = list(train_reader(reader, facts, others, made.train))
     assert lessons[-1].loss < 0.2 < 2.0 < lessons[0].loss
     assert score_reader(reader, others).exact >= 95.0
 
@@ -175,18 +175,18 @@ def test_planted_facts_are_found():
 @pytest.mark.gpu
 def test_a_gpu_reads_and_learns_alike():
     facts = make_facts(64, seed=0)
-    made = reading_settings("pretrained", True, ["train.epochs=1", "pretrain.epochs=1"])
+    made = resolve_settings("pretrained", True, ["train.epochs=1", "pretrain.epochs=1"])
     reader = start_reader("pretrained", made, facts, [], quiet)
     windows = make_windows(reader, facts)
     here = span_loss(reader.model.eval(), windows)
-    found = [answers.found[0].pieces for answers in answer_questions(reader, facts)]
+    found = [answers.spans[0].pieces for answers in answer_questions(reader, facts)]
     reader.model.to("cuda")
     there = span_loss(reader.model, windows)
     torch.testing.assert_close(there.cpu(), here, rtol=0.02, atol=0.0)
-    same = [answers.found[0].pieces == one for answers, one in zip(answer_questions(reader, facts), found, strict=True)]
+    same = [answers.spans[0].pieces == one for answers, one in zip(answer_questions(reader, facts), found, strict=True)]
     assert sum(same) >= 60
     lessons = [
-        *learn_words(reader, [question.context for question in facts * 4], made.pretrain),
-        *learn_reading(reader, facts, facts[:8], made.train),
+        *pretrain_reader(reader, [question.context for question in facts * 4], made.pretrain),
+        *train_reader(reader, facts, facts[:8], made.train),
     ]
     assert all(0 < lesson.loss < 10 for lesson in lessons)

@@ -7,8 +7,16 @@ import numpy as np
 import pytest
 import torch
 
-from regard.qa.predict import Answers, AnswerScores, Found, answer_questions
-from regard.qa.view import answers_table, around, draw_answer, look_between, marked, scores_table, trace_answer
+from regard.qa.predict import AnswerScores, PredictedSpan, Prediction, answer_questions
+from regard.qa.view import (
+    answer_neighbourhood,
+    answers_table,
+    attention_between,
+    draw_answer,
+    mark_answer,
+    scores_table,
+    trace_answer,
+)
 from regard.trace import load_trace
 from tests.plot.figures import SRC, TGT, weights
 from tests.readers import MODEL, questions, small_reader
@@ -41,12 +49,12 @@ def test_an_answer_outside_the_words_is_refused(answer):
 
 
 def test_an_answer_is_marked_in_its_text():
-    assert marked("Anna lives in Oslo.", 14, 18) == "Anna lives in »Oslo«."
-    assert marked("a" * 9 + "Oslo" + "b" * 9, 9, 13, reach=2) == "…aa»Oslo«bb…"
+    assert mark_answer("Anna lives in Oslo.", 14, 18) == "Anna lives in »Oslo«."
+    assert mark_answer("a" * 9 + "Oslo" + "b" * 9, 9, 13, reach=2) == "…aa»Oslo«bb…"
 
 
 def test_tables_list_answers_and_scores():
-    found = Answers((Found("Oslo", 14, 18, 0.75, 2.0, 0, (3, 3)),), 0.125)
+    found = Prediction((PredictedSpan("Oslo", 14, 18, 0.75, 2.0, 0, (3, 3)),), 0.125)
     table = answers_table(found)
     cells = [[str(cell) for cell in column.cells] for column in table.columns]
     assert cells == [["Oslo", "none in this text"], ["75.0%", "12.5%"], ["14–18", ""]]
@@ -58,13 +66,13 @@ def traced(language="en"):
     reader = small_reader(language)
     question = questions(language)[0]
     (answers,) = answer_questions(reader, [question])
-    return reader, question, answers.found[0], trace_answer(reader, question, answers.found[0])
+    return reader, question, answers.spans[0], trace_answer(reader, question, answers.spans[0])
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_the_trace_is_that_of_the_answer(language):
     reader, question, found, seen = traced(language)
-    assert seen.apart < 1e-9
+    assert seen.score_difference < 1e-9
     assert seen.score == pytest.approx(found.score)
     assert len(seen.trace.encoder) == MODEL.n_encoder_layers
     assert seen.trace.check().weights < 1e-9
@@ -80,7 +88,7 @@ def test_the_trace_is_that_of_the_answer(language):
 
 def test_shares_are_those_of_the_heads_looked_at_pieces_added_looking_ones_averaged():
     *_, seen = traced()
-    between = look_between(seen, 1, 0)
+    between = attention_between(seen, 1, 0)
     weights = seen.trace.look("encoder", 1).weights(0)
     q, c = (max(range(len(words)), key=lambda n: len(words[n].places)) for words in (seen.question, seen.context))
     rows, columns = seen.question[q].places, seen.context[c].places
@@ -90,21 +98,21 @@ def test_shares_are_those_of_the_heads_looked_at_pieces_added_looking_ones_avera
     back = sum(float(weights[j, i]) for i in rows for j in columns) / len(columns)
     assert float(between.to_question[c, q]) == pytest.approx(back)
     assert between.heads == "layer 1, head 0"
-    assert look_between(seen).heads == "all layers, all heads"
+    assert attention_between(seen).heads == "all layers, all heads"
 
 
 def test_without_a_head_shares_are_means():
     *_, seen = traced()
-    each = [look_between(seen, layer, head).to_context for layer in (0, 1) for head in (0, 1)]
-    torch.testing.assert_close(look_between(seen).to_context, torch.stack(each).mean(0))
-    torch.testing.assert_close(look_between(seen, 1).to_context, torch.stack(each[2:]).mean(0))
+    each = [attention_between(seen, layer, head).to_context for layer in (0, 1) for head in (0, 1)]
+    torch.testing.assert_close(attention_between(seen).to_context, torch.stack(each).mean(0))
+    torch.testing.assert_close(attention_between(seen, 1).to_context, torch.stack(each[2:]).mean(0))
     with pytest.raises(ValueError, match="got 2"):
-        look_between(seen, 2)
+        attention_between(seen, 2)
 
 
 def test_words_around_an_answer_stay_inside_the_text():
-    assert around((1, 3), 20, 4) == range(0, 7)
-    assert around((18, 19), 20, 4) == range(14, 20)
+    assert answer_neighbourhood((1, 3), 20, 4) == range(0, 7)
+    assert answer_neighbourhood((18, 19), 20, 4) == range(14, 20)
 
 
 def test_a_trace_can_be_kept(tmp_path):

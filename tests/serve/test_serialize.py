@@ -42,8 +42,8 @@ def test_a_question_is_answered_as_the_reader_answers_it(shelf, folder, asked):
     with client_of(shelf, readers=(folder,)) as client:
         assert client.get("/readers").json() == {"readers": ["facts"]}
         said = client.post("/answer", json={"question": asked.text, "context": asked.context}).json()
-    assert [each["text"] for each in said["stretches"]] == [each.text for each in best.found]
-    assert said["nowhere"] == pytest.approx(best.nowhere)
+    assert [each["text"] for each in said["stretches"]] == [each.text for each in best.spans]
+    assert said["nowhere"] == pytest.approx(best.no_answer)
     first = said["stretches"][0]
     assert asked.context[first["start"] : first["stop"]] == first["text"]
     words = [word["text"] for word in said["context"][slice(*said["answer"])]]

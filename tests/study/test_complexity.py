@@ -25,7 +25,7 @@ from regard.study.complexity_layers import (
     said_in_steps,
 )
 from regard.study.timing import clock, fit_power, one_thread, peak_bytes, take_turns
-from regard.train.loss import Learner
+from regard.train.loss import LossModule
 from tests.parts import noise
 
 CPU = torch.device("cpu")
@@ -190,7 +190,7 @@ def test_step_by_step_says_what_is_said_in_parallel_and_learns_the_same(family):
     batch = make_batch_of(Race("tiny", (5,), 15), 5)
     assert_close(said_in_steps(model, batch), model(batch))
     found = []
-    for learner in (Learner(model, 0.1), Stepwise(model, 0.1)):
+    for learner in (LossModule(model, 0.1), Stepwise(model, 0.1)):
         loss, _ = learner(batch)
         found.append(torch.autograd.grad(loss, list(model.parameters())))
     for one, other in zip(*found, strict=True):

@@ -15,8 +15,16 @@ from hypothesis import strategies as st
 
 from regard.config import Settings, merge, parse_settings
 from regard.data.store import IdStore, write_store
-from regard.train.batching import _ahead, choose_widths, feed, fitting, plan_epoch, round_up, share
-from regard.train.distributed import Team
+from regard.train.batching import (
+    _run_ahead,
+    choose_widths,
+    make_batches,
+    prefetch,
+    rank_rows,
+    round_to_widths,
+    round_up,
+)
+from regard.train.distributed import World
 from tests.train.tiny import TABLES
 
 CPU = torch.device("cpu")
@@ -38,8 +46,8 @@ def make(**changes):
     return parse_settings(Settings, merge(TABLES, {"train": train}))
 
 
-def all_groups(store, made, team=Team(), start=(0, 0)):
-    return list(feed(store, made, team, CPU, start))
+def all_groups(store, made, team=World(), start=(0, 0)):
+    return list(prefetch(store, made, team, CPU, start))
 
 
 def named(groups):
@@ -83,13 +91,13 @@ def test_it_goes_on_from_any_place(store):
 
 def test_several_processes_share_every_batch(store):
     whole = all_groups(store, make(batch_tokens=96, max_epochs=1))
-    parts = [all_groups(store, make(max_epochs=1), Team(rank, 2)) for rank in range(2)]
+    parts = [all_groups(store, make(max_epochs=1), World(rank, 2)) for rank in range(2)]
     assert [g.n_tokens for g in whole] == [g.n_tokens for g in parts[0]] == [g.n_tokens for g in parts[1]]
     assert sorted(named(parts[0]) + named(parts[1])) == list(range(N))
 
 
 def test_a_process_without_a_row_takes_part_with_one_that_says_nothing(store):
-    groups = all_groups(store, make(batch_tokens=12, max_epochs=1), Team(rank=6, world=7))
+    groups = all_groups(store, make(batch_tokens=12, max_epochs=1), World(rank=6, size=7))
     batches = [group.parts[0].batch(CPU, group.n_tokens) for group in groups]
     assert any(not batch.tgt.token_mask.any() for batch in batches)
     assert all(len(batch.src.ids) >= 1 for batch in batches)
@@ -103,7 +111,7 @@ def test_what_is_made_ahead_comes_in_order_and_not_too_far():
             made.append(i)
             yield i
 
-    ahead = _ahead(items(), depth=3)
+    ahead = _run_ahead(items(), depth=3)
     assert next(ahead) == 0
     time.sleep(0.2)
     assert len(made) <= 6
@@ -115,18 +123,18 @@ def test_what_goes_wrong_ahead_is_raised_here():
         yield 1
         raise ValueError("a bad batch")
 
-    ahead = _ahead(items(), depth=3)
+    ahead = _run_ahead(items(), depth=3)
     assert next(ahead) == 1
     with pytest.raises(ValueError, match="a bad batch"):
         next(ahead)
 
 
 def test_the_thread_ends_when_nobody_asks_any_more():
-    ahead = _ahead(iter(range(10**9)), depth=2)
+    ahead = _run_ahead(iter(range(10**9)), depth=2)
     next(ahead)
     ahead.close()
     deadline = time.monotonic() + 5
-    while any(thread.name == "feed" for thread in threading.enumerate()):
+    while any(thread.name == "prefetch" for thread in threading.enumerate()):
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
@@ -142,7 +150,7 @@ def flat(plan):
 
 @given(LENGTHS, BUDGET, SEED)
 def test_every_pair_comes_once_and_no_batch_passes_its_budget(lengths, budget, seed):
-    plan = plan_epoch(lengths, budget, seed, epoch=0)
+    plan = make_batches(lengths, budget, seed, epoch=0)
     assert sorted(flat(plan)) == list(range(len(lengths)))
     for batch, n_tokens in zip(plan.batches, plan.n_tokens, strict=True):
         assert len(batch) * (lengths[batch].max() + 1) <= budget
@@ -151,7 +159,7 @@ def test_every_pair_comes_once_and_no_batch_passes_its_budget(lengths, budget, s
 
 @given(LENGTHS, BUDGET, SEED)
 def test_a_batch_fits_its_shape_and_all_but_one_fill_its_rows(lengths, budget, seed):
-    plan = plan_epoch(lengths, budget, seed, epoch=0)
+    plan = make_batches(lengths, budget, seed, epoch=0)
     for batch, shape in zip(plan.batches, plan.shapes, strict=True):
         longest = lengths[batch].max(axis=0) + 1
         assert len(batch) <= shape.rows
@@ -166,7 +174,7 @@ def test_sizes_beyond_all_widths_are_rounded_up():
     assert (widths >= sizes).all()
     assert (widths - sizes < np.maximum(4, sizes / 4)).all()
     assert len(np.unique(widths)) < 40
-    assert fitting(np.array([1, 3, 4, 9, 10, 33]), np.array([3, 9])).tolist() == [3, 3, 9, 9, 12, 40]
+    assert round_to_widths(np.array([1, 3, 4, 9, 10, 33]), np.array([3, 9])).tolist() == [3, 3, 9, 9, 12, 40]
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=12), st.integers(1, 4))
@@ -174,27 +182,27 @@ def test_the_widths_leave_as_few_slots_empty_as_any_would(sizes, n_widths):
     sizes = np.array(sizes)
     found = choose_widths(sizes, n_widths)
     choices = combinations(sorted(set(sizes.tolist())), min(n_widths, len(set(sizes.tolist()))))
-    best = min(fitting(sizes, np.array(c)).sum() for c in choices if c[-1] == sizes.max())
+    best = min(round_to_widths(sizes, np.array(c)).sum() for c in choices if c[-1] == sizes.max())
     assert len(found) <= n_widths
     assert found[-1] == sizes.max()
-    assert fitting(sizes, found).sum() == best
+    assert round_to_widths(sizes, found).sum() == best
 
 
 @given(LENGTHS, BUDGET, SEED)
 def test_the_same_seed_and_epoch_give_the_same_plan(lengths, budget, seed):
-    assert flat(plan_epoch(lengths, budget, seed, 1)) == flat(plan_epoch(lengths, budget, seed, 1))
+    assert flat(make_batches(lengths, budget, seed, 1)) == flat(make_batches(lengths, budget, seed, 1))
 
 
 def test_another_epoch_or_seed_has_another_order():
     lengths = np.random.default_rng(0).integers(1, 20, (50, 2))
-    plans = {tuple(flat(plan_epoch(lengths, 60, seed, epoch))) for seed in range(3) for epoch in range(3)}
+    plans = {tuple(flat(make_batches(lengths, 60, seed, epoch))) for seed in range(3) for epoch in range(3)}
     assert len(plans) == 9
 
 
 @given(LENGTHS, st.integers(1, 5))
 def test_processes_share_a_batch_without_rest(lengths, world):
     batch = np.arange(len(lengths))
-    shares = [share(batch, rank, world) for rank in range(world)]
+    shares = [rank_rows(batch, rank, world) for rank in range(world)]
     assert sorted(np.concatenate(shares).tolist()) == batch.tolist()
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
@@ -209,7 +217,7 @@ def realistic(n):
 
 def test_few_slots_are_wasted_on_text():
     lengths = realistic(20_000)
-    plan = plan_epoch(lengths, 4096, seed=0, epoch=0)
+    plan = make_batches(lengths, 4096, seed=0, epoch=0)
     slots = sum(len(batch) * (lengths[batch].max(axis=0) + 1).sum() for batch in plan.batches)
     wasted = 1 - (lengths + 1).sum() / slots
     # 7.6 % of both sides together: rows go by the width of the longer side, and the shorter is filled up.
@@ -221,12 +229,12 @@ def test_few_slots_are_wasted_on_text():
 def test_a_long_text_is_planned_in_no_time():
     lengths = realistic(1_000_000)
     start = time.process_time()
-    plan_epoch(lengths, 4096, seed=0, epoch=0)
+    make_batches(lengths, 4096, seed=0, epoch=0)
     assert time.process_time() - start < 3.0
 
 
 def test_what_cannot_be_planned_is_refused():
     with pytest.raises(ValueError, match="batch_tokens must hold the longest sentence, 9 pieces, got 8"):
-        plan_epoch(np.array([[3, 8]]), 8, seed=0, epoch=0)
+        make_batches(np.array([[3, 8]]), 8, seed=0, epoch=0)
     with pytest.raises(ValueError, match="no pairs"):
-        plan_epoch(np.zeros((0, 2), dtype=np.int64), 8, seed=0, epoch=0)
+        make_batches(np.zeros((0, 2), dtype=np.int64), 8, seed=0, epoch=0)

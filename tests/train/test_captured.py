@@ -15,9 +15,9 @@ from regard.config import ModelSettings, TrainSettings, parse_settings, preset
 from regard.mask import Mask, padding, padding_both
 from regard.model.recurrent import gates
 from regard.position import POSITION
-from regard.train.batching import Group, Packed
-from regard.train.distributed import Team
-from regard.train.loss import Learner, agreeing_cross_entropy, smoothed_cross_entropy
+from regard.train.batching import PackedBatch, StepBatches
+from regard.train.distributed import World
+from regard.train.loss import LossModule, r_drop_cross_entropy, smoothed_cross_entropy
 from regard.train.step import make_optimiser, make_step
 from tests.test_batch import packed
 
@@ -38,7 +38,7 @@ def make_groups(pin):
         ]
         ids = packed(pairs, shape)
         n_tokens = sum(len(tgt) + 1 for _, tgt in pairs)
-        groups.append(Group([Packed(ids.pin_memory() if pin else ids, shape, False)], n_tokens, 0, 0, 0))
+        groups.append(StepBatches([PackedBatch(ids.pin_memory() if pin else ids, shape, False)], n_tokens, 0, 0, 0))
     return groups
 
 
@@ -50,7 +50,12 @@ def losses(device, family, n_steps, changes, train, captured=True, lr=1e-3):
     made = TrainSettings(**{"precision": "float32", **train})
     said = []
     step = make_step(
-        Learner(model, 0.1, made.r_drop), make_optimiser(model, made), made, Team(), torch.device(device), said.append
+        LossModule(model, 0.1, made.r_drop),
+        make_optimiser(model, made),
+        made,
+        World(),
+        torch.device(device),
+        said.append,
     )
     step = step if captured or device == "cpu" else step.plain
     groups, found = make_groups(device == "cuda"), []
@@ -360,7 +365,7 @@ def test_losses_equal_their_definitions(n_words, dtype):
         (
             22,
             lambda *given: agreeing_loss(*given, 3.0),
-            lambda x: agreeing_cross_entropy(x[:, None], say.repeat(2)[:, None], real.repeat(2)[:, None], 0.1, 3.0),
+            lambda x: r_drop_cross_entropy(x[:, None], say.repeat(2)[:, None], real.repeat(2)[:, None], 0.1, 3.0),
         ),
     ):
         exact = logits[:rows].double().requires_grad_()

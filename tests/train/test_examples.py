@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from regard.train.examples import ExampleSettings, learn_examples
+from regard.train.examples import ExampleSettings, train_on_examples
 
 TRUTH = torch.tensor([[2.0, -1.0, 0.5]])
 
@@ -29,7 +29,7 @@ def learned(settings: ExampleSettings, judged: list[float] | None = None):
 
     weights = []
     lessons = []
-    for lesson in learn_examples(model, len(x), loss, judge, settings):
+    for lesson in train_on_examples(model, len(x), loss, judge, settings):
         lessons.append(lesson)
         weights.append(model.weight.detach().clone())
     return model, lessons, weights, seen

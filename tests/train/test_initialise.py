@@ -14,9 +14,9 @@ from regard.checkpoint.folder import copy_model, load_model
 from regard.checkpoint.weights import Form
 from regard.train.initialise import LR_SHARE
 from regard.train.loop import RunStoppedError
-from regard.train.start import Said, Sources, start_run
+from regard.train.start import DataOptions, TrainOptions, start_run
 from regard.train.state import checkpoints, read_progress
-from regard.train.trainer import settings_of, train
+from regard.train.trainer import read_run_settings, train
 from tests.train.tiny import reversals, run_training, trained_once, write_tsv
 
 SETS = ("train.max_steps=12", "train.valid_every=4", "train.save_every=5", "train.lr=0.01", "train.device=cpu")
@@ -36,8 +36,8 @@ def text(tmp_path_factory):
 
 
 def begin(text, out, init, *sets, **said):
-    sources = Sources((str(text),), (), (), None, None)
-    return start_run(out, sources, Said(sets=sets, init=str(init), **said), resume=False, overwrite=False)
+    sources = DataOptions((str(text),), (), (), None, None)
+    return start_run(out, sources, TrainOptions(overrides=sets, init=str(init), **said), resume=False, overwrite=False)
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_the_model_that_is_learned_from_is_where_it_begins(trained, text, tmp_pa
 
 def test_the_learning_rate_is_a_share_of_the_model_s(trained, tuned, text, tmp_path):
     made = begin(text, tmp_path / "run", trained)
-    assert made.train.lr == pytest.approx(LR_SHARE * settings_of(trained).train.lr)
+    assert made.train.lr == pytest.approx(LR_SHARE * read_run_settings(trained).train.lr)
     again = begin(text, tmp_path / "run", tuned)
     assert again.train.lr == 0.01  # it was a share already
     assert begin(text, tmp_path / "run", trained, "train.lr=0.5").train.lr == 0.5
@@ -91,7 +91,7 @@ def test_a_run_that_was_stopped_goes_on_exactly_without_the_model_that_it_began_
     with pytest.raises(RunStoppedError):
         train(begin(text, out, init, *SETS), out, stop)
     shutil.rmtree(init)
-    run_training(settings_of(out), out)
+    run_training(read_run_settings(out), out)
     for name in ("model/model.safetensors", "model/tokenizer.model", "checkpoints/step-00000012/state.safetensors"):
         assert (out / name).read_bytes() == (tuned / name).read_bytes()
 
@@ -106,21 +106,21 @@ def test_a_small_form_can_learn_on(trained, text, tmp_path):
     ("said", "message"),
     [
         (
-            {"sets": ("model.d_model=32",)},
+            {"overrides": ("model.d_model=32",)},
             r"keeps its model.d_model, 16, got 32: leave it out, or begin without --init",
         ),
-        ({"sets": ("model.position.name=rotary",)}, r"keeps its model.position, .*sinusoidal.*got .*rotary"),
-        ({"sets": ("text.vocab_size=99",)}, r"keeps its text.vocab_size, 32, got 99"),
+        ({"overrides": ("model.position.name=rotary",)}, r"keeps its model.position, .*sinusoidal.*got .*rotary"),
+        ({"overrides": ("text.vocab_size=99",)}, r"keeps its text.vocab_size, 32, got 99"),
         ({"preset": "tiny"}, r"brings its own sizes and parts, got --preset tiny: leave one out"),
         ({"family": "recurrent"}, r"got --family recurrent"),
-        ({"sets": ("train.vectors=cbow",)}, r"train.vectors fills the tables of a new model, got 'cbow'"),
-        ({"sets": ("train.init=other",)}, r"train.init is said by --init, got 'other' as a setting"),
+        ({"overrides": ("train.vectors=cbow",)}, r"train.vectors fills the tables of a new model, got 'cbow'"),
+        ({"overrides": ("train.init=other",)}, r"train.init is said by --init, got 'other' as a setting"),
     ],
 )
 def test_what_contradicts_the_model_is_refused(trained, text, tmp_path, said, message):
-    sources = Sources((str(text),), (), (), None, None)
+    sources = DataOptions((str(text),), (), (), None, None)
     with pytest.raises(ValueError, match=message):
-        start_run(tmp_path / "run", sources, Said(init=str(trained), **said), resume=False, overwrite=False)
+        start_run(tmp_path / "run", sources, TrainOptions(init=str(trained), **said), resume=False, overwrite=False)
     assert not (tmp_path / "run").exists()
 
 
@@ -130,21 +130,23 @@ def test_a_model_that_is_not_there_is_named(text, tmp_path):
 
 
 def test_a_setting_alone_begins_with_no_model(text, tmp_path):
-    sources = Sources((str(text),), (), (), None, None)
+    sources = DataOptions((str(text),), (), (), None, None)
     with pytest.raises(ValueError, match=r"train.init is said by --init, got 'zh-en' as a setting: use --init"):
-        start_run(tmp_path / "run", sources, Said(sets=("train.init=zh-en",)), resume=False, overwrite=False)
+        start_run(
+            tmp_path / "run", sources, TrainOptions(overrides=("train.init=zh-en",)), resume=False, overwrite=False
+        )
 
 
 def test_a_run_that_goes_on_keeps_its_beginning(tuned, text):
-    sources = Sources((str(text),), (), (), None, None)
+    sources = DataOptions((str(text),), (), (), None, None)
     with pytest.raises(ValueError, match=r"keeps its train.init, .*trained'?, got 'zh-en'"):
-        start_run(tuned, sources, Said(init="zh-en"), resume=True, overwrite=False)
-    same = Said(init=settings_of(tuned).train.init)
-    assert start_run(tuned, sources, same, resume=True, overwrite=False) == settings_of(tuned)
+        start_run(tuned, sources, TrainOptions(init="zh-en"), resume=True, overwrite=False)
+    same = TrainOptions(init=read_run_settings(tuned).train.init)
+    assert start_run(tuned, sources, same, resume=True, overwrite=False) == read_run_settings(tuned)
 
 
 def test_languages_may_be_said(trained, text, tmp_path):
-    sources = Sources((str(text),), (), (), "wuu", None)
-    made = start_run(tmp_path / "run", sources, Said(init=str(trained)), resume=False, overwrite=False)
+    sources = DataOptions((str(text),), (), (), "wuu", None)
+    made = start_run(tmp_path / "run", sources, TrainOptions(init=str(trained)), resume=False, overwrite=False)
     assert (made.data.src_lang, made.data.tgt_lang) == ("wuu", "tgt")
     assert json.loads((trained / "config.json").read_text())["settings"]["data"]["src_lang"] == "src"

@@ -14,7 +14,7 @@ from regard.batch import make_batch
 from regard.build import build_model
 from regard.config import ModelSettings, parse_settings, preset
 from regard.train import loss as fused_loss
-from regard.train.loss import Learner, agreeing_cross_entropy, linear_cross_entropy, smoothed_cross_entropy
+from regard.train.loss import LossModule, linear_cross_entropy, r_drop_cross_entropy, smoothed_cross_entropy
 from tests.parts import leaves, noise
 
 B, T, D, V = 3, 5, 7, 11
@@ -113,7 +113,7 @@ REAL = torch.tensor([[True, True, False], [True, False, False]])
 
 def twice(first, second, weight):
     logits = torch.cat([first, second])
-    return agreeing_cross_entropy(logits, SAY.repeat(2, 1), REAL.repeat(2, 1), 0.1, weight)
+    return r_drop_cross_entropy(logits, SAY.repeat(2, 1), REAL.repeat(2, 1), 0.1, weight)
 
 
 def test_equals_the_divergences_of_the_library():
@@ -142,7 +142,7 @@ def test_without_dropout_a_learner_loses_the_same_twice_as_once(family):
     tables = preset("tiny", family)["model"] | {"d_model": 8, "n_heads": 1, "d_ff": 12, "dropout": 0.0}
     model = build_model(parse_settings(ModelSettings, tables), (17, 17)).double()
     batch = make_batch([[5, 6, 7], [8]], [[7, 6], [9, 8, 5]])
-    assert_close(Learner(model, 0.1, r_drop=5.0)(batch), Learner(model, 0.1)(batch))
+    assert_close(LossModule(model, 0.1, r_drop=5.0)(batch), LossModule(model, 0.1)(batch))
 
 
 def test_with_dropout_the_passes_differ():
@@ -151,7 +151,7 @@ def test_with_dropout_the_passes_differ():
     model = build_model(parse_settings(ModelSettings, tables), (17, 17))
     batch = make_batch([[5, 6, 7], [8]], [[7, 6], [9, 8, 5]])
     torch.manual_seed(1)
-    strong, _ = Learner(model, 0.1, r_drop=100.0)(batch)
+    strong, _ = LossModule(model, 0.1, r_drop=100.0)(batch)
     torch.manual_seed(1)
-    weak, _ = Learner(model, 0.1, r_drop=1e-9)(batch)
+    weak, _ = LossModule(model, 0.1, r_drop=1e-9)(batch)
     assert strong > 1.5 * weak

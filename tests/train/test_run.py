@@ -2,12 +2,12 @@
 
 import pytest
 
-from regard.train.run import let_go, own, put_aside, put_back
-from regard.train.start import Said, Sources, start_run
+from regard.train.run import back_up, discard_backup, restore, run_files
+from regard.train.start import DataOptions, TrainOptions, start_run
 from regard.train.trainer import train
 from tests.train.tiny import make_settings, reversals, run_training, write_tsv
 
-SAID = Said("tiny", "transformer")
+SAID = TrainOptions("tiny", "transformer")
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def contents(folder):
 
 
 def replace_run(text, run):
-    sources = Sources((str(text),), (), (), "src", "tgt")
+    sources = DataOptions((str(text),), (), (), "src", "tgt")
     start_run(run, sources, SAID, resume=False, overwrite=True)
     return run_training(make_settings(text, {"train": {"max_steps": 4, "seed": 3}}), run)
 
@@ -54,9 +54,9 @@ def test_a_bad_text_leaves_the_old_run_as_it_was(text, run, bad):
 
 def test_a_bad_setting_leaves_the_old_run_as_it_was(text, run):
     before = contents(run)
-    sources = Sources((str(text),), (), (), "src", "tgt")
+    sources = DataOptions((str(text),), (), (), "src", "tgt")
     with pytest.raises(ValueError, match=r"train.lr and train.clip must be more than 0, got -1.0"):
-        start_run(run, sources, Said("tiny", sets=("train.lr=-1.0",)), resume=False, overwrite=True)
+        start_run(run, sources, TrainOptions("tiny", overrides=("train.lr=-1.0",)), resume=False, overwrite=True)
     assert contents(run) == before
 
 
@@ -70,7 +70,7 @@ def test_the_old_run_is_there_until_the_text_is_prepared(text, run, monkeypatch)
         return real(*args)
 
     monkeypatch.setattr(module, "prepare", prepare)
-    start_run(run, Sources((str(text),), (), (), "src", "tgt"), SAID, resume=False, overwrite=True)
+    start_run(run, DataOptions((str(text),), (), (), "src", "tgt"), SAID, resume=False, overwrite=True)
     train(
         make_settings(text, {"train": {"max_steps": 4}}),
         run,
@@ -83,21 +83,21 @@ def test_a_replacement_that_was_killed_keeps_the_first_run(tmp_path):
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / "old").write_text("old")
-    put_aside(folder)
+    back_up(folder)
     (folder / "half").mkdir()
     (folder / "half" / "new").touch()
-    put_aside(folder)  # told to replace once more
-    assert own(folder) == []
-    put_back(folder)
+    back_up(folder)  # told to replace once more
+    assert run_files(folder) == []
+    restore(folder)
     assert contents(folder) == {"old": b"old"}
-    put_aside(folder)
+    back_up(folder)
     (folder / "new").touch()
-    let_go(folder)
+    discard_backup(folder)
     assert [path.name for path in folder.iterdir()] == ["new"]
 
 
 def test_a_file_is_no_run(text, tmp_path):
     (tmp_path / "file").write_text("mine")
     with pytest.raises(ValueError, match=r"file: a run needs a folder, got a file of this name"):
-        start_run(tmp_path / "file", Sources((str(text),), (), (), "a", "b"), SAID, resume=False, overwrite=True)
+        start_run(tmp_path / "file", DataOptions((str(text),), (), (), "a", "b"), SAID, resume=False, overwrite=True)
     assert (tmp_path / "file").read_text() == "mine"

@@ -19,10 +19,10 @@ from regard.checkpoint import read_json
 from regard.checkpoint.folder import load_model
 from regard.config import Settings
 from regard.train.loop import RunStoppedError
-from regard.train.run import choose_device, resolve
-from regard.train.start import Said, Sources, start_run
+from regard.train.run import choose_device, resolve_settings
+from regard.train.start import DataOptions, TrainOptions, start_run
 from regard.train.state import average_run, average_states, checkpoints, read_progress
-from regard.train.trainer import settings_of, train
+from regard.train.trainer import read_run_settings, train
 from regard.train.validate import Validation
 from tests.train.tiny import make_settings, reversals, run_training, write_tsv
 
@@ -68,7 +68,7 @@ def test_a_run_that_was_asked_to_stop_goes_on_as_if_it_had_not(text, peaceful, t
     with pytest.raises(RunStoppedError, match=f"stopped by {number.name}"):
         train(make_settings(text, EVERYTHING), tmp_path / "run", stop)
     assert checkpoints(tmp_path / "run" / "checkpoints")[-1].name == "step-00000005"
-    run_training(settings_of(tmp_path / "run"), tmp_path / "run")
+    run_training(read_run_settings(tmp_path / "run"), tmp_path / "run")
     assert_same_end(tmp_path / "run", peaceful)
 
 
@@ -89,7 +89,7 @@ def test_a_run_that_was_killed_goes_on_as_if_it_had_not(text, peaceful, tmp_path
         if not child:
             train(make_settings(text, EVERYTHING), tmp_path / "run", at_step(step, lambda: os.kill(os.getpid(), 9)))
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -9
-    run_training(settings_of(tmp_path / "run"), tmp_path / "run")
+    run_training(read_run_settings(tmp_path / "run"), tmp_path / "run")
     assert_same_end(tmp_path / "run", peaceful)
     assert recorded(tmp_path / "run") == recorded(peaceful), "a step that was taken twice is recorded once"
 
@@ -102,7 +102,7 @@ def recorded(run):
 
 def test_a_run_that_is_done_stays_as_it_is(peaceful, tmp_path):
     run = shutil.copytree(peaceful, tmp_path / "run")
-    outcome = run_training(settings_of(run), run)
+    outcome = run_training(read_run_settings(run), run)
     assert outcome.progress.step == 12
     assert_same_end(run, peaceful)
 
@@ -114,7 +114,7 @@ def test_ctrl_c_while_the_text_is_read_leaves_a_run_to_go_on_with(text, tmp_path
     with monkeypatch.context() as patch, pytest.raises(RunStoppedError, match="SIGINT"):
         patch.setattr("regard.train.trainer.prepare", interrupted)
         run_training(make_settings(text), tmp_path / "run")
-    assert run_training(settings_of(tmp_path / "run"), tmp_path / "run").progress.step == 12
+    assert run_training(read_run_settings(tmp_path / "run"), tmp_path / "run").progress.step == 12
 
 
 def test_the_running_mean_is_what_is_judged_and_saved(text, tmp_path):
@@ -263,7 +263,7 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_last_good_one(text, peac
         with pytest.raises(ValueError, match=message):
             run_training(make_settings(text, EVERYTHING), tmp_path / "run")
     assert [path.name for path in (tmp_path / "run" / "checkpoints").iterdir()] == ["step-00000003"]
-    run_training(settings_of(tmp_path / "run"), tmp_path / "run")
+    run_training(read_run_settings(tmp_path / "run"), tmp_path / "run")
     assert_same_end(tmp_path / "run", peaceful)
 
 
@@ -290,7 +290,7 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(text, mounted):
     places = checkpoints(run / "checkpoints")
     assert len(places) >= 1
     assert all(path in places for path in (run / "checkpoints").iterdir())
-    made = settings_of(run)
+    made = read_run_settings(run)
     for place in places[:-1]:
         shutil.rmtree(place)
     outcome = run_training(replace(made, train=replace(made.train, keep=1, max_steps=16)), run)
@@ -304,10 +304,12 @@ def test_a_folder_that_cannot_be_written_is_said_so(text, mounted):
 
 
 def sources(text, **changes):
-    return Sources(**{"train": (str(text),), "valid": (), "test": (), "src_lang": "src", "tgt_lang": "tgt", **changes})
+    return DataOptions(
+        **{"train": (str(text),), "valid": (), "test": (), "src_lang": "src", "tgt_lang": "tgt", **changes}
+    )
 
 
-SAID = Said("tiny", "transformer")
+SAID = TrainOptions("tiny", "transformer")
 
 
 def test_an_existing_run_is_not_overwritten_unless_told(text, tmp_path):
@@ -327,21 +329,21 @@ def test_an_existing_run_is_not_overwritten_unless_told(text, tmp_path):
 
 def test_languages_are_told_by_the_text_whichever_way_it_is_read(tmp_path):
     text = write_tsv(tmp_path / "pairs.tsv", [("你好", "hello"), ("再见", "bye")])
-    said = replace(SAID, sets=())
+    said = replace(SAID, overrides=())
     for sets, languages in (((), ("zh", "tgt")), (("data.reverse=true",), ("src", "zh"))):
         made = start_run(
-            tmp_path / "run", sources(text, src_lang=None, tgt_lang=None), replace(said, sets=sets), False, False
+            tmp_path / "run", sources(text, src_lang=None, tgt_lang=None), replace(said, overrides=sets), False, False
         )
         assert (made.data.src_lang, made.data.tgt_lang) == languages
 
 
 def test_a_run_goes_on_with_its_own_settings_but_for_what_is_said(peaceful, text):
     same = start_run(peaceful, sources(text), SAID, resume=True, overwrite=False)
-    assert same == settings_of(peaceful)
-    said = Said("small", "transformer", sets=("train.lr=0.5", "model.d_model=16"))
+    assert same == read_run_settings(peaceful)
+    said = TrainOptions("small", "transformer", overrides=("train.lr=0.5", "model.d_model=16"))
     assert start_run(peaceful, sources(text), said, resume=True, overwrite=False).train.lr == 0.5
     with pytest.raises(ValueError, match=r"keeps its model.d_model, 16, got 32"):
-        start_run(peaceful, sources(text), replace(SAID, sets=("model.d_model=32",)), resume=True, overwrite=False)
+        start_run(peaceful, sources(text), replace(SAID, overrides=("model.d_model=32",)), resume=True, overwrite=False)
     with pytest.raises(ValueError, match=r"keeps its data.train, .*got \('other.tsv',\)"):
         start_run(peaceful, sources("other.tsv"), SAID, resume=True, overwrite=False)
 
@@ -349,12 +351,12 @@ def test_a_run_goes_on_with_its_own_settings_but_for_what_is_said(peaceful, text
 def test_a_team_that_was_started_anew_goes_on_with_its_own_run_alone(peaceful, text, tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
     table = [f"{path}={value}" for path, value in flat(read_json(peaceful / "config.json")["settings"])]
-    said = replace(SAID, sets=tuple(table))
+    said = replace(SAID, overrides=tuple(table))
     for overwrite in (False, True):
-        assert start_run(peaceful, sources(text), said, False, overwrite) == settings_of(peaceful)
+        assert start_run(peaceful, sources(text), said, False, overwrite) == read_run_settings(peaceful)
     with pytest.raises(ValueError, match="there is something here already"):
-        start_run(peaceful, sources(text), replace(SAID, sets=(*table, "train.seed=9")), False, False)
-    assert start_run(tmp_path / "new", sources(text), said, False, False) == settings_of(peaceful)
+        start_run(peaceful, sources(text), replace(SAID, overrides=(*table, "train.seed=9")), False, False)
+    assert start_run(tmp_path / "new", sources(text), said, False, False) == read_run_settings(peaceful)
 
 
 def flat(table, path=""):
@@ -396,14 +398,14 @@ def test_the_others_of_a_team_do_not_look_at_the_folder(text, tmp_path, monkeypa
 def test_what_cannot_be_learned_with_is_refused_before_any_work(changes, message):
     made = Settings()
     with pytest.raises(ValueError, match=message):
-        resolve(replace(made, train=replace(made.train, **changes)), torch.device("cpu"))
+        resolve_settings(replace(made, train=replace(made.train, **changes)), torch.device("cpu"))
 
 
 def test_what_is_left_to_the_machine_is_settled():
     made = Settings()
-    assert resolve(made, torch.device("cpu")).train.precision == "float32"
+    assert resolve_settings(made, torch.device("cpu")).train.precision == "float32"
     apart = replace(made, text=replace(made.text, joint=False))
-    assert resolve(apart, torch.device("cpu")).model.tie == "target"
+    assert resolve_settings(apart, torch.device("cpu")).model.tie == "target"
     assert choose_device("cpu") == torch.device("cpu")
     if not torch.cuda.is_available():
         with pytest.raises(ValueError, match=r"train.device is 'cuda', and there is no CUDA device"):
@@ -416,7 +418,7 @@ def test_a_damaged_checkpoint_is_named(peaceful, tmp_path, name):
     path = checkpoints(run / "checkpoints")[-1] / name
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(ValueError, match=f"step-00000012/{name}: this is not a complete"):
-        run_training(settings_of(run), run)
+        run_training(read_run_settings(run), run)
 
 
 def test_a_run_without_a_model_of_its_own_loads(peaceful):

@@ -12,7 +12,7 @@ import torch
 from regard.batch import make_batch
 from regard.build import build_model
 from regard.config import ModelSettings, TrainSettings, parse_settings, preset
-from regard.train.loss import Learner
+from regard.train.loss import LossModule
 from regard.train.step import SCHEDULE, check_schedule, learning_rate, make_optimiser, run_step, set_rate
 
 
@@ -82,7 +82,7 @@ def stepped(batches, **changes):
     optimiser = make_optimiser(model, made)
     set_rate(optimiser, 1e-3)
     n_tokens = sum(batch.tgt.n_tokens for batch in batches)
-    told = run_step(Learner(model, 0.1), optimiser, batches, 1 / n_tokens, made)
+    told = run_step(LossModule(model, 0.1), optimiser, batches, 1 / n_tokens, made)
     return {name: p.grad for name, p in model.named_parameters()}, dict(model.named_parameters()), told
 
 

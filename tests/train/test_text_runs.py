@@ -14,13 +14,13 @@ from regard.checkpoint import read_json
 from regard.data.prepare import prepare
 from regard.padding import BOS
 from regard.plot.traces import draw_training
-from regard.train.batching import feed
-from regard.train.distributed import Team
+from regard.train.batching import prefetch
+from regard.train.distributed import World
 from regard.train.loop import RunStoppedError
-from regard.train.run import resolve
-from regard.train.start import Said, Sources, start_run
+from regard.train.run import resolve_settings
+from regard.train.start import DataOptions, TrainOptions, start_run
 from regard.train.state import checkpoints, read_progress
-from regard.train.trainer import settings_of, train
+from regard.train.trainer import read_run_settings, train
 from tests.train.texts import PERIOD, text_settings, write_period
 from tests.train.tiny import run_training
 
@@ -68,7 +68,7 @@ def test_batches_are_windows_shifted_by_one(text, tmp_path):
     made = text_settings(text)
     prepared = prepare(made.data, made.text, tmp_path, lambda said: None, seed=0)
     stored = prepared.train.ids.tolist()
-    groups = feed(prepared.train, made, Team(), torch.device("cpu"), (0, 0))
+    groups = prefetch(prepared.train, made, World(), torch.device("cpu"), (0, 0))
     starts = set()
     for group, _ in zip(groups, range(len(prepared.train) // 10 + 1), strict=False):
         batch = group.parts[0].batch(torch.device("cpu"), group.n_tokens)
@@ -105,10 +105,10 @@ def test_a_run_that_was_stopped_or_killed_goes_on_as_if_it_had_not(text, tmp_pat
         train(made, tmp_path / "run", at(5, signal.SIGTERM))
     child = os.fork()
     if not child:
-        train(settings_of(tmp_path / "run"), tmp_path / "run", at(10, signal.SIGKILL))
+        train(read_run_settings(tmp_path / "run"), tmp_path / "run", at(10, signal.SIGKILL))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -9
     assert checkpoints(tmp_path / "run" / "checkpoints")[-1].name == "step-00000009"
-    run_training(settings_of(tmp_path / "run"), tmp_path / "run")
+    run_training(read_run_settings(tmp_path / "run"), tmp_path / "run")
     assert_same_end(tmp_path / "run", tmp_path / "peaceful")
 
 
@@ -135,8 +135,8 @@ def test_documents_begin_and_end(tmp_path):
 def test_a_decoder_learns_on(learned, text, tmp_path):
     made = start_run(
         tmp_path / "run",
-        Sources((str(text),), (), (), None, None),
-        Said(init=str(learned[0]), sets=("train.max_steps=2", "train.valid_every=1", "train.device=cpu")),
+        DataOptions((str(text),), (), (), None, None),
+        TrainOptions(init=str(learned[0]), overrides=("train.max_steps=2", "train.valid_every=1", "train.device=cpu")),
         resume=False,
         overwrite=False,
     )
@@ -147,8 +147,10 @@ def test_a_decoder_learns_on(learned, text, tmp_path):
 
 def test_the_language_of_a_text_is_guessed(tmp_path):
     (tmp_path / "a.txt").write_text("床前明月光\n疑是地上霜\n" * 30)
-    sources = Sources((str(tmp_path / "a.txt"),), (), (), None, None)
-    made = start_run(tmp_path / "run", sources, Said(family="decoder", preset="tiny"), resume=False, overwrite=False)
+    sources = DataOptions((str(tmp_path / "a.txt"),), (), (), None, None)
+    made = start_run(
+        tmp_path / "run", sources, TrainOptions(family="decoder", preset="tiny"), resume=False, overwrite=False
+    )
     assert (made.data.src_lang, made.data.tgt_lang) == ("zh", "zh")
     assert made.text.kind == "characters" and made.decode.method == "sample"
 
@@ -164,12 +166,12 @@ def test_the_language_of_a_text_is_guessed(tmp_path):
 )
 def test_what_a_decoder_cannot_learn_from(text, changes, message):
     with pytest.raises(ValueError, match=message):
-        resolve(text_settings(text, changes), torch.device("cpu"))
+        resolve_settings(text_settings(text, changes), torch.device("cpu"))
 
 
 def test_a_decoder_has_no_encoder_layers(text):
     made = text_settings(text, {"model": {"n_encoder_layers": 3}})
-    assert resolve(made, torch.device("cpu")).model.n_encoder_layers == 0
+    assert resolve_settings(made, torch.device("cpu")).model.n_encoder_layers == 0
 
 
 def test_a_loss_that_is_no_number_is_placed(text, tmp_path):

@@ -13,8 +13,8 @@ from regard.plot.terminal import escaped, print_json, print_tables, say, with_ba
 if TYPE_CHECKING:
     from regard.qa.data import Question
     from regard.qa.model import QuestionReader
-    from regard.qa.predict import Answers, AnswerScores
-    from regard.qa.train import ReadingSettings
+    from regard.qa.predict import AnswerScores, Prediction
+    from regard.qa.train import QASettings
     from regard.qa.view import AnswerTrace
 
 qa = typer.Typer(help="Questions answered from a text by an encoder that reads spans.", no_args_is_help=True)
@@ -46,9 +46,9 @@ def train(
 ) -> None:
     """Teaches a reader to find answers in a text, and keeps the one that is best on validation questions."""
     from regard.qa.model import save_reader
-    from regard.qa.train import reading_settings
+    from regard.qa.train import resolve_settings
 
-    made = reading_settings(start, quick, set_ or ())
+    made = resolve_settings(start, quick, set_ or ())
     taught, judged = _questions(data, valid, quick)
     texts = _texts(pretrain, start)
     reader = _started(start, made, taught, texts, device)
@@ -75,8 +75,8 @@ def examine(
 ) -> None:
     """Answers questions and scores the answers by their set's rules, beside ways that need no model."""
     from regard.qa.data import read_questions
-    from regard.qa.predict import GUESSES
-    from regard.qa.train import ceiling, score_given
+    from regard.qa.predict import BASELINES
+    from regard.qa.train import ceiling, score_predictions
 
     questions = read_questions(data)
     rows: dict[str, Any] = {}
@@ -84,8 +84,8 @@ def examine(
         reader = _loaded(model, device)
         rows[model.name] = _scored(reader, questions)
         rows["best its pieces allow"] = ceiling(reader, questions)
-    for name, guess in GUESSES.items() if baselines else ():
-        rows[name] = score_given([guess(each) for each in with_bar(questions, len(questions), name)], questions)
+    for name, guess in BASELINES.items() if baselines else ():
+        rows[name] = score_predictions([guess(each) for each in with_bar(questions, len(questions), name)], questions)
     if not rows:
         raise ValueError("something must answer, got neither --model nor --baselines: name a model")
     _show(rows, f"{len(questions):,} questions ({next(iter(rows.values())).rules})", json_)
@@ -115,7 +115,7 @@ def ask(
     asked = make_question("asked", question, "\n".join(read_lines(context)), [], context)
     reader = _loaded(model, device)
     (answers,) = answer_questions(reader, [asked], n_best)
-    seen = trace_answer(reader, asked, answers.found[0])
+    seen = trace_answer(reader, asked, answers.spans[0])
     if out is not None:
         _keep(seen, out, head)
     _tell(asked, answers, seen, head, json_)
@@ -142,7 +142,7 @@ def _texts(pretrain: list[str] | None, start: str) -> list[str]:
 
 
 def _started(
-    start: str, made: "ReadingSettings", taught: "list[Question]", texts: list[str], device: str
+    start: str, made: "QASettings", taught: "list[Question]", texts: list[str], device: str
 ) -> "QuestionReader":
     from regard.qa.train import start_reader
     from regard.train.run import choose_device
@@ -157,18 +157,18 @@ def _started(
 
 def _learn(
     reader: "QuestionReader",
-    made: "ReadingSettings",
+    made: "QASettings",
     start: str,
     taught: "list[Question]",
     judged: "list[Question]",
     texts: list[str],
 ) -> None:
-    from regard.qa.train import learn_reading, learn_words
+    from regard.qa.train import pretrain_reader, train_reader
 
     if start == "pretrained":
         contexts = list(dict.fromkeys(question.context for question in taught))
-        _tell_lessons(learn_words(reader, contexts + texts, made.pretrain), made.pretrain.epochs, "words", "log p")
-    lessons = learn_reading(reader, taught, judged[: made.judged], made.train)
+        _tell_lessons(pretrain_reader(reader, contexts + texts, made.pretrain), made.pretrain.epochs, "words", "log p")
+    lessons = train_reader(reader, taught, judged[: made.judged], made.train)
     _tell_lessons(lessons, made.train.epochs, "reading", "F1")
 
 
@@ -180,10 +180,10 @@ def _tell_lessons(lessons: Iterable[Any], n: int, what: str, score: str) -> None
 
 def _scored(reader: "QuestionReader", questions: "list[Question]") -> "AnswerScores":
     from regard.qa.predict import answer_questions
-    from regard.qa.train import score_given
+    from regard.qa.train import score_predictions
 
     answers = with_bar(answer_questions(reader, questions), len(questions), "answering")
-    return score_given([each.found[0].text for each in answers], questions)
+    return score_predictions([each.spans[0].text for each in answers], questions)
 
 
 def _loaded(folder: Path, device: str) -> "QuestionReader":
@@ -218,10 +218,10 @@ def _keep(seen: "AnswerTrace", out: Path, head: str | None) -> None:
     if out.suffix.lower() == FILE:
         seen.trace.save(out)
         return say(f"[dim]trace saved as[/] {escaped(str(out))}")
-    from regard.qa.view import around, draw_answer, look_between
+    from regard.qa.view import answer_neighbourhood, attention_between, draw_answer
 
-    between = look_between(seen, *_heads(head))
-    near = around(seen.answer, len(seen.context), AROUND)
+    between = attention_between(seen, *_heads(head))
+    near = answer_neighbourhood(seen.answer, len(seen.context), AROUND)
     columns = slice(near.start, near.stop)
     maps = between.to_context[:, columns].numpy(), between.to_question[columns].numpy()
     words = [word.text for word in seen.question], [word.text for word in seen.context[columns]]
@@ -230,26 +230,26 @@ def _keep(seen: "AnswerTrace", out: Path, head: str | None) -> None:
     keep_figure(draw_answer(*maps, *words, answer, title), out)
 
 
-def _tell(question: "Question", answers: "Answers", seen: "AnswerTrace", head: str | None, json_: bool) -> None:
+def _tell(question: "Question", answers: "Prediction", seen: "AnswerTrace", head: str | None, json_: bool) -> None:
     """Prints the answer in its text, the likeliest others, and what the question's words looked at."""
-    from regard.qa.view import look_between
+    from regard.qa.view import attention_between
 
-    between, checks = look_between(seen, *_heads(head)), seen.trace.check()
+    between, checks = attention_between(seen, *_heads(head)), seen.trace.check()
     words = [word.text for word in seen.question], [word.text for word in seen.context]
     if json_:
         named = {"question": words[0], "context": words[1], "heads": between.heads, "to_context": between.to_context}
-        errors = {"weights": checks.weights, "score": seen.apart}
-        return print_json({"answers": answers.found, "nowhere": answers.nowhere, "looked": named, "checks": errors})
+        errors = {"weights": checks.weights, "score": seen.score_difference}
+        return print_json({"answers": answers.spans, "nowhere": answers.no_answer, "looked": named, "checks": errors})
     from regard.plot.terminal import looked_at_table
-    from regard.qa.view import answers_table, marked
+    from regard.qa.view import answers_table, mark_answer
 
-    best = answers.found[0]
-    print(marked(question.context, best.start, best.stop), end="\n\n")
+    best = answers.spans[0]
+    print(mark_answer(question.context, best.start, best.stop), end="\n\n")
     shares, title = between.to_context.numpy(), "What each question word looked at"
     looked = looked_at_table(shares, words[1], words[0], title=title)
     looked.columns[0].header = "question"
     print_tables(answers_table(answers), looked)
     print(
         f"shares are of all that a word looked at by {between.heads}; weights @ v differ from the layers' output by "
-        f"{checks.weights:.1e} at most, the answer's score from the search's own by {seen.apart:.1e}"
+        f"{checks.weights:.1e} at most, the answer's score from the search's own by {seen.score_difference:.1e}"
     )

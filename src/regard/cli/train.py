@@ -32,15 +32,17 @@ def train(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in this folder.")] = False,
 ) -> None:
     """From parallel text to a translator, or from text to a writer: learns pieces, trains, keeps the best model."""
-    from regard.train.start import Said, Sources, start_run
+    from regard.train.start import DataOptions, TrainOptions, start_run
 
-    sources = Sources(tuple(data or ()), tuple(valid or ()), tuple(test or ()), src, tgt)
-    made = start_run(out, sources, Said(preset, family, config, tuple(set_ or ()), init, corpora), resume, overwrite)
-    from regard.train.distributed import place_in_team
+    sources = DataOptions(tuple(data or ()), tuple(valid or ()), tuple(test or ()), src, tgt)
+    made = start_run(
+        out, sources, TrainOptions(preset, family, config, tuple(set_ or ()), init, corpora), resume, overwrite
+    )
+    from regard.train.distributed import read_world
     from regard.train.loop import RunStoppedError
     from regard.train.trainer import train as run_training
 
-    speak = say if place_in_team().leads else _keep_quiet
+    speak = say if read_world().is_main else _keep_quiet
     try:
         outcome = run_training(made, out, _drawing(out))
     except RunStoppedError as stop:

@@ -59,7 +59,7 @@ def make_question(id_: str, text: str, context: str, answers: Sequence[Answer], 
         raise ValueError(f"{where}: a context must have words, got {context[:30]!r}")
     for answer in answers:
         _check(answer, context, where)
-    moved = answers if plain == context else [_moved(answer, context, plain, where) for answer in answers]
+    moved = answers if plain == context else [_move_answer(answer, context, plain, where) for answer in answers]
     return Question(id_, normalise(text), plain, tuple(moved), where)
 
 
@@ -96,7 +96,7 @@ def _check(answer: Answer, context: str, where: str) -> None:
         )
 
 
-def _moved(answer: Answer, context: str, plain: str, where: str) -> Answer:
+def _move_answer(answer: Answer, context: str, plain: str, where: str) -> Answer:
     """Finds an answer again where white space was folded before it: the like of it that is nearest."""
     text, about = normalise(answer.text), len(normalise(context[: answer.start]))
     places = [match.start() for match in re.finditer(f"(?={re.escape(text)})", plain)]
@@ -105,10 +105,14 @@ def _moved(answer: Answer, context: str, plain: str, where: str) -> Answer:
     return Answer(text, min(places, key=lambda place: abs(place - about)))
 
 
-ASKED, READ, SHARED = 0, 1, 2  # marks: of the question and of signs, of the context, of the context where both have it
+QUESTION, CONTEXT, SHARED = (
+    0,
+    1,
+    2,
+)  # marks: of the question and of signs, of the context, of the context where both have it
 N_MARKS = 3
-SIGNS = 3  # one before the question, one between, one after the context
-NOT_HERE = (0, 0)  # the label of a window without the answer: the sign at its beginning
+N_SPECIAL = 3  # one before the question, one between, one after the context
+NO_ANSWER = (0, 0)  # the label of a window without the answer: the sign at its beginning
 
 Span = tuple[int, int]
 
@@ -124,7 +128,7 @@ class WindowSettings:
 
 
 @dataclass(frozen=True)
-class Window:
+class ReaderWindow:
     """A question and a stretch of its context: BOS, the question, EOS, the stretch; the last EOS is added later."""
 
     question: int  # its number
@@ -135,7 +139,7 @@ class Window:
     label: Span  # where in the ids the answer begins and ends, both included
 
     @property
-    def n_read(self) -> int:
+    def n_context(self) -> int:
         """Gives the number of context pieces."""
         return len(self.ids) - self.offset
 
@@ -144,7 +148,7 @@ class Window:
 class Passage:
     """A question and its context in pieces, before they are cut into windows."""
 
-    asked: list[int]
+    question: list[int]
     ids: list[int]
     spans: list[Span]  # characters of each context piece
     marks: list[int]
@@ -155,11 +159,11 @@ def check_windows(settings: WindowSettings) -> None:
     """Raises ValueError for windows that could not be cut, or between which an answer would be lost."""
     if min(settings.size, settings.stride, settings.question, settings.longest) < 1:
         raise ValueError(f"windows must have sizes of 1 or more, got {settings}")
-    most = settings.size - settings.question - SIGNS - settings.longest + 1
+    most = settings.size - settings.question - N_SPECIAL - settings.longest + 1
     if settings.stride > most:
         raise ValueError(
             "windows.stride must be so small that every answer is whole in one window, at most size − question − "
-            f"longest − {SIGNS - 1} = {most}, got {settings.stride}"
+            f"longest − {N_SPECIAL - 1} = {most}, got {settings.stride}"
         )
 
 
@@ -170,19 +174,19 @@ def make_passage(question: Question, tokenizer: Tokenizer, settings: WindowSetti
     shared = shared_pieces(tokenizer.pieces(asked, "src"), tokenizer.pieces(ids, "src"), question.text)
     answer = next(iter(question.answers), None)
     label = None if answer is None else to_pieces(spans, (answer.start, answer.stop))
-    return Passage(asked, ids, spans, [SHARED if each else READ for each in shared], label)
+    return Passage(asked, ids, spans, [SHARED if each else CONTEXT for each in shared], label)
 
 
-def cut_passage(passage: Passage, number: int, settings: WindowSettings) -> list[Window]:
+def cut_passage(passage: Passage, number: int, settings: WindowSettings) -> list[ReaderWindow]:
     """Cuts a passage into windows that overlap; a window without the whole answer is labelled so."""
-    head = [Tokenizer.bos_id, *passage.asked, Tokenizer.eos_id]
+    head = [Tokenizer.bos_id, *passage.question, Tokenizer.eos_id]
     room = settings.size - len(head) - 1
     windows = []
     for start in starts(len(passage.ids), room, settings.stride):
         stop = min(start + room, len(passage.ids))
         label = _label(passage.label, start, stop, len(head))
-        marks = [ASKED] * len(head) + passage.marks[start:stop]
-        windows.append(Window(number, head + passage.ids[start:stop], marks, len(head), start, label))
+        marks = [QUESTION] * len(head) + passage.marks[start:stop]
+        windows.append(ReaderWindow(number, head + passage.ids[start:stop], marks, len(head), start, label))
     return windows
 
 
@@ -205,23 +209,23 @@ def to_characters(spans: Sequence[Span], pieces: Span) -> Span:
     return spans[first][0], spans[last][1]
 
 
-def shared_pieces(asked: Sequence[str], read: Sequence[str], question: str) -> list[bool]:
+def shared_pieces(question_pieces: Sequence[str], context_pieces: Sequence[str], question: str) -> list[bool]:
     """Tells which pieces of a context the question has too.
 
     Chinese and its like is cut differently in either, so there a piece counts that the question has as a stretch of its
     own; elsewhere it is the piece itself. Signs alone are not counted.
     """
-    same, lower = set(asked), question.lower()
+    same, lower = set(question_pieces), question.lower()
     return [
         any(sign.isalnum() for sign in piece)
         and (piece in same or (UNSPACED.search(piece) is not None and piece.strip("▁").lower() in lower))
-        for piece in read
+        for piece in context_pieces
     ]
 
 
 def _label(answer: Span | None, start: int, stop: int, offset: int) -> Span:
     if answer is None or answer[0] < start or answer[1] >= stop:
-        return NOT_HERE
+        return NO_ANSWER
     return answer[0] - start + offset, answer[1] - start + offset
 
 
@@ -244,12 +248,12 @@ def make_facts(n: int, seed: int, people: int = 3) -> list[Question]:
     the person and the relation.
     """
     chance = random.Random(seed)
-    return [_made(chance, f"facts-{seed}-{number}", people) for number in range(n)]
+    return [_make_fact(chance, f"facts-{seed}-{number}", people) for number in range(n)]
 
 
-def _made(chance: random.Random, id_: str, people: int) -> Question:
+def _make_fact(chance: random.Random, id_: str, people: int) -> Question:
     names = chance.sample(NAMES.split(), people)
-    facts = [(name, kind, value) for kind in range(len(FACTS)) for name, value in _drawn(chance, names, kind)]
+    facts = [(name, kind, value) for kind in range(len(FACTS)) for name, value in _draw_values(chance, names, kind)]
     chance.shuffle(facts)
     sentences = [FACTS[kind][0].format(name=name, value=value) for name, kind, value in facts]
     asked = chance.randrange(len(facts))
@@ -258,5 +262,5 @@ def _made(chance: random.Random, id_: str, people: int) -> Question:
     return make_question(id_, FACTS[kind][1].format(name=name), " ".join(sentences), [Answer(value, start)])
 
 
-def _drawn(chance: random.Random, names: Sequence[str], kind: int) -> list[tuple[str, str]]:
+def _draw_values(chance: random.Random, names: Sequence[str], kind: int) -> list[tuple[str, str]]:
     return list(zip(names, chance.sample(FACTS[kind][2].split(), len(names)), strict=True))

@@ -25,7 +25,7 @@ from regard.qa.data import N_MARKS, WindowSettings, check_windows
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class ReaderBatch:
     """Questions with their texts, one sequence each: the tokens, and for each of them whose it is.
 
     A mark of 0 is a token of the question, a sign or padding; what is marked otherwise may be an answer.
@@ -34,9 +34,9 @@ class Reading:
     src: Source
     marks: Int[Tensor, "B S"]
 
-    def to(self, device: torch.device) -> "Reading":
+    def to(self, device: torch.device) -> "ReaderBatch":
         """Moves to a device."""
-        return Reading(self.src.to(device), self.marks.to(device, non_blocking=True))
+        return ReaderBatch(self.src.to(device), self.marks.to(device, non_blocking=True))
 
     @property
     def allowed(self) -> Bool[Tensor, "B S"]:
@@ -62,14 +62,14 @@ class SpanReader(nn.Module):
         nn.init.normal_(self.ends.weight, std=0.02)
         nn.init.zeros_(self.ends.bias)
 
-    def read(self, reading: Reading) -> Float[Tensor, "B S D"]:
+    def read(self, reading: ReaderBatch) -> Float[Tensor, "B S D"]:
         """Gives the encoder's vector for each token."""
         src = reading.src
         real = torch.arange(src.ids.shape[1], device=src.ids.device) < src.lengths[:, None]
         x = self.words(src.ids, src.positions) + self.marks(reading.marks) * self.marks.embedding_dim**0.5
         return self.encoder(x, src.positions, src.mask, real)
 
-    def forward(self, reading: Reading) -> tuple[Float[Tensor, "B S"], Float[Tensor, "B S"]]:
+    def forward(self, reading: ReaderBatch) -> tuple[Float[Tensor, "B S"], Float[Tensor, "B S"]]:
         """Gives the logits of an answer's first and of its last token, −∞ where none may stand."""
         logits = self.ends(self.read(reading))
         exact = logits.to(torch.promote_types(logits.dtype, torch.float32))
@@ -85,7 +85,7 @@ class MaskedWords(nn.Module):
         self.reader = reader
         self.to_word = nn.Linear(reader.marks.embedding_dim, reader.words.table.embedding_dim)
 
-    def forward(self, reading: Reading, hidden: Bool[Tensor, "B S"]) -> Float[Tensor, "N V"]:
+    def forward(self, reading: ReaderBatch, hidden: Bool[Tensor, "B S"]) -> Float[Tensor, "N V"]:
         """Gives the logits of the hidden tokens, row by row."""
         vectors = self.to_word(self.reader.read(reading)[hidden])
         return F.linear(vectors, self.reader.words.table.weight)

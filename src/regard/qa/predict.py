@@ -16,8 +16,8 @@ from regard.batch import make_source
 from regard.config import choose
 from regard.data.normalise import guess_language
 from regard.pipeline.translator import SENTENCE_END, cut
-from regard.qa.data import Passage, Question, Window, cut_passage, make_passage, to_characters
-from regard.qa.model import QuestionReader, Reading, SpanReader
+from regard.qa.data import Passage, Question, ReaderWindow, cut_passage, make_passage, to_characters
+from regard.qa.model import QuestionReader, ReaderBatch, SpanReader
 
 WIDTHS = 64  # batches are padded to multiples of this, so that there are few shapes
 ROWS = 32  # windows read at once
@@ -25,7 +25,7 @@ GROUP = 64  # questions whose windows are sorted by length together
 
 
 @dataclass(frozen=True)
-class Found:
+class PredictedSpan:
     """A stretch of a context as an answer: characters from … up to, its share of all stretches, and where it stood."""
 
     text: str
@@ -38,14 +38,14 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Answers:
+class Prediction:
     """The likeliest answers to a question, best first, and the chance that it has none in this text."""
 
-    found: tuple[Found, ...]
-    nowhere: float
+    spans: tuple[PredictedSpan, ...]
+    no_answer: float
 
 
-def make_reading(windows: Sequence[Window], width: int | None = None) -> Reading:
+def make_reader_batch(windows: Sequence[ReaderWindow], width: int | None = None) -> ReaderBatch:
     """Pads windows to a batch of the given width, or of one of a few."""
     longest = max(len(window.ids) for window in windows) + 1
     rounded = -(-longest // WIDTHS) * WIDTHS
@@ -53,10 +53,10 @@ def make_reading(windows: Sequence[Window], width: int | None = None) -> Reading
     marks = torch.zeros(src.ids.shape, dtype=torch.int64)
     for row, window in zip(marks, windows, strict=True):
         row[: len(window.marks)] = torch.tensor(window.marks)
-    return Reading(src, marks)
+    return ReaderBatch(src, marks)
 
 
-def answer_questions(reader: QuestionReader, questions: Sequence[Question], n_best: int = 1) -> Iterator[Answers]:
+def answer_questions(reader: QuestionReader, questions: Sequence[Question], n_best: int = 1) -> Iterator[Prediction]:
     """Answers questions one after another, some of them read together; the model's device is the one it is on."""
     settings = reader.settings.windows
     for first in range(0, len(questions), GROUP):
@@ -68,20 +68,20 @@ def answer_questions(reader: QuestionReader, questions: Sequence[Question], n_be
 
 
 @torch.no_grad()
-def window_scores(model: SpanReader, windows: Sequence[Window], longest: int) -> list[Float[Tensor, "_ longest"]]:
+def window_scores(model: SpanReader, windows: Sequence[ReaderWindow], longest: int) -> list[Float[Tensor, "_ longest"]]:
     """Gives each window's scores of all stretches, those of like length read together."""
     device = next(model.parameters()).device
     order = sorted(range(len(windows)), key=lambda n: len(windows[n].ids))
-    found: dict[int, Tensor] = {}
+    scores: dict[int, Tensor] = {}
     for some in (order[n : n + ROWS] for n in range(0, len(order), ROWS)):
-        start, end = (each.cpu() for each in model(make_reading([windows[n] for n in some]).to(device)))
+        start, end = (each.cpu() for each in model(make_reader_batch([windows[n] for n in some]).to(device)))
         for row, n in enumerate(some):
-            found[n] = span_scores(start[row], end[row], windows[n], longest)
-    return [found[n] for n in range(len(windows))]
+            scores[n] = span_scores(start[row], end[row], windows[n], longest)
+    return [scores[n] for n in range(len(windows))]
 
 
 def span_scores(
-    start: Float[Tensor, " S"], end: Float[Tensor, " S"], window: Window, longest: int
+    start: Float[Tensor, " S"], end: Float[Tensor, " S"], window: ReaderWindow, longest: int
 ) -> Float[Tensor, "K longest"]:
     """Gives for each context piece and each length the log-odds of that stretch against there being no answer here.
 
@@ -95,29 +95,29 @@ def span_scores(
 def choose_spans(
     question: Question,
     passage: Passage,
-    windows: Sequence[Window],
+    windows: Sequence[ReaderWindow],
     tables: Sequence[Float[Tensor, "_ longest"]],
     n_best: int,
-) -> Answers:
+) -> Prediction:
     """Picks the likeliest stretches of a whole context; one that stands in several windows has its best score."""
     longest = tables[0].shape[1]
     joint = tables[0].new_full((len(passage.ids), longest), -torch.inf)
     where = torch.zeros_like(joint, dtype=torch.int64)
     for number, (window, table) in enumerate(zip(windows, tables, strict=True)):
-        here = slice(window.first, window.first + window.n_read)
+        here = slice(window.first, window.first + window.n_context)
         where[here] = torch.where(table > joint[here], number, where[here])
         joint[here] = torch.maximum(joint[here], table)
     shares = torch.cat([joint.flatten(), joint.new_zeros(1)]).softmax(0)
     best = shares[:-1].topk(min(n_best, int((joint > -torch.inf).sum())))
-    found = []
+    spans = []
     for share, place in zip(best.values.tolist(), best.indices.tolist(), strict=True):
         first, more = divmod(place, longest)
         pieces = (first, first + more)
         begin, stop = to_characters(passage.spans, pieces)
         text = question.context[begin:stop]
         score, window = float(joint.flatten()[place]), int(where.flatten()[place])
-        found.append(Found(text, begin, stop, share, score, window, pieces))
-    return Answers(tuple(found), float(shares[-1]))
+        spans.append(PredictedSpan(text, begin, stop, share, score, window, pieces))
+    return Prediction(tuple(spans), float(shares[-1]))
 
 
 ARTICLES = re.compile(r"\b(?:a|an|the)\b")
@@ -139,21 +139,21 @@ class AnswerScores:
 
 
 @dataclass(frozen=True)
-class Rules:
+class MatchRules:
     """How one answer is compared with one that is right."""
 
     exact: Callable[[str, str], bool]
     f1: Callable[[str, str], float]
 
 
-def score_answers(given: Sequence[str], right: Sequence[Sequence[str]], rules: str) -> AnswerScores:
+def score_answers(predicted: Sequence[str], references: Sequence[Sequence[str]], rules: str) -> AnswerScores:
     """Compares each answer with the nearest of those that are right, and averages over all questions."""
     rule = choose(RULES, rules, "rules")
-    if len(given) != len(right) or not given:
-        raise ValueError(f"there must be one answer for each question, got {len(given)} and {len(right)}")
-    exact = [max(rule.exact(one, other) for other in others) for one, others in zip(given, right, strict=True)]
-    f1 = [max(rule.f1(one, other) for other in others) for one, others in zip(given, right, strict=True)]
-    return AnswerScores(100 * sum(exact) / len(exact), 100 * sum(f1) / len(f1), rules, len(given))
+    if len(predicted) != len(references) or not predicted:
+        raise ValueError(f"there must be one answer for each question, got {len(predicted)} and {len(references)}")
+    exact = [max(rule.exact(one, other) for other in others) for one, others in zip(predicted, references, strict=True)]
+    f1 = [max(rule.f1(one, other) for other in others) for one, others in zip(predicted, references, strict=True)]
+    return AnswerScores(100 * sum(exact) / len(exact), 100 * sum(f1) / len(f1), rules, len(predicted))
 
 
 def rules_for(contexts: Sequence[str]) -> str:
@@ -174,7 +174,7 @@ def segments(text: str) -> list[str]:
     return SEGMENT.findall(text.lower().translate(CMRC_SIGNS))
 
 
-def common_stretch(one: Sequence[str], other: Sequence[str]) -> int:
+def longest_common_substring(one: Sequence[str], other: Sequence[str]) -> int:
     """Gives the length of the longest stretch without a gap that two sequences share."""
     longest, before = 0, [0] * (len(other) + 1)
     for word in one:
@@ -190,7 +190,7 @@ def _squad_f1(given: str, right: str) -> float:
 
 def _cmrc_f1(given: str, right: str) -> float:
     one, other = segments(given), segments(right)
-    return _f1(common_stretch(one, other), len(one), len(other))
+    return _f1(longest_common_substring(one, other), len(one), len(other))
 
 
 def _squad_exact(given: str, right: str) -> bool:
@@ -207,15 +207,15 @@ def _f1(shared: int, n_given: int, n_right: int) -> float:
     return 2 * shared / (n_given + n_right) if shared else 0.0
 
 
-RULES = {"squad": Rules(_squad_exact, _squad_f1), "cmrc": Rules(_cmrc_exact, _cmrc_f1)}
+RULES = {"squad": MatchRules(_squad_exact, _squad_f1), "cmrc": MatchRules(_cmrc_exact, _cmrc_f1)}
 
 
-Guess = Callable[[Question], str]
+Baseline = Callable[[Question], str]
 MOST_WORDS = 8  # of an answer that chance draws; words are characters in Chinese
 
 
 @dataclass(frozen=True)
-class Unit:
+class TokenSpan:
     """A word or a Chinese character in small letters, or nothing for punctuation, and where it stands."""
 
     word: str
@@ -231,7 +231,7 @@ def overlap_span(question: Question) -> str:
     `log(1 + 1 / its count in the context)`. There candidates come from a parser; here they are the stretches between
     punctuation and the question's own words, of equal ones the shortest.
     """
-    units, asked = split_units(question.context), _words(question.text)
+    units, asked = split_tokens(question.context), _words(question.text)
     worth = _worth(units, asked)
     stretches = list(_stretches(units, asked))
     if not stretches:
@@ -243,7 +243,7 @@ def overlap_span(question: Question) -> str:
 def overlap_sentence(question: Question) -> str:
     """Gives the sentence that shares most with the question, each different word counted by its rarity."""
     asked = _words(question.text)
-    worth = _worth(split_units(question.context), asked)
+    worth = _worth(split_tokens(question.context), asked)
     return max(_sentences(question), key=lambda sentence: fsum(worth[word] for word in asked & _words(sentence)))
 
 
@@ -255,13 +255,13 @@ def first_sentence(question: Question) -> str:
 def random_span(question: Question, seed: int = 0) -> str:
     """Draws a stretch of a few words; the same question gets the same one."""
     chance = random.Random(f"{seed} {question.id} {question.text}")
-    units = [unit for unit in split_units(question.context) if unit.word]
+    units = [unit for unit in split_tokens(question.context) if unit.word]
     first = chance.randrange(len(units))
     last = min(first + chance.randrange(MOST_WORDS), len(units) - 1)
     return question.context[units[first].start : units[last].stop]
 
 
-GUESSES: dict[str, Guess] = {
+BASELINES: dict[str, Baseline] = {
     "sliding window": overlap_span,
     "best sentence": overlap_sentence,
     "first sentence": first_sentence,
@@ -269,25 +269,25 @@ GUESSES: dict[str, Guess] = {
 }
 
 
-def split_units(text: str) -> list[Unit]:
+def split_tokens(text: str) -> list[TokenSpan]:
     """Cuts a text as CMRC 2018 compares it: Chinese by character, all else by word, signs by themselves."""
     return [
-        Unit(match[0].lower() if any(sign.isalnum() for sign in match[0]) else "", *match.span())
+        TokenSpan(match[0].lower() if any(sign.isalnum() for sign in match[0]) else "", *match.span())
         for match in SEGMENT.finditer(text)
     ]
 
 
 def _words(text: str) -> set[str]:
-    return {unit.word for unit in split_units(text)} - {""}
+    return {unit.word for unit in split_tokens(text)} - {""}
 
 
-def _worth(units: Sequence[Unit], asked: set[str]) -> dict[str, float]:
+def _worth(units: Sequence[TokenSpan], asked: set[str]) -> dict[str, float]:
     """Gives what each word of the question is worth where it stands in the context: less the more often it does."""
     counts = Counter(unit.word for unit in units)
     return {word: log1p(1 / counts[word]) if counts[word] else 0.0 for word in asked}
 
 
-def _stretches(units: Sequence[Unit], asked: set[str]) -> Iterator[tuple[int, int]]:
+def _stretches(units: Sequence[TokenSpan], asked: set[str]) -> Iterator[tuple[int, int]]:
     """Gives the stretches of words that are neither punctuation nor the question's."""
     first = None
     for place, word in enumerate([*(unit.word for unit in units), ""]):
@@ -299,7 +299,7 @@ def _stretches(units: Sequence[Unit], asked: set[str]) -> Iterator[tuple[int, in
             first = None
 
 
-def _worth_around(units: Sequence[Unit], worth: dict[str, float], stretch: tuple[int, int], reach: int) -> float:
+def _worth_around(units: Sequence[TokenSpan], worth: dict[str, float], stretch: tuple[int, int], reach: int) -> float:
     """Gives what the question's words are worth that stand within reach of a stretch, each counted once.
 
     A set's order changes from one process to the next, and the last digit of a plain sum with it: ties would fall by

@@ -18,24 +18,24 @@ from regard.data.vocabulary import train_tokenizer
 from regard.model import Transformer
 from regard.pipeline.translator import SENTENCE_END, cut
 from regard.qa.data import (
-    ASKED,
-    READ,
+    CONTEXT,
+    QUESTION,
     Question,
-    Window,
+    ReaderWindow,
     WindowSettings,
     check_windows,
     cut_passage,
     make_passage,
     to_characters,
 )
-from regard.qa.model import MaskedWords, QuestionReader, ReaderSettings, Reading, SpanReader, build_reader
-from regard.qa.predict import AnswerScores, answer_questions, make_reading, rules_for, score_answers
-from regard.train.examples import ExampleSettings, Lesson, learn_examples
+from regard.qa.model import MaskedWords, QuestionReader, ReaderBatch, ReaderSettings, SpanReader, build_reader
+from regard.qa.predict import AnswerScores, answer_questions, make_reader_batch, rules_for, score_answers
+from regard.train.examples import EpochResult, ExampleSettings, train_on_examples
 from regard.zoo import find_model
 
 
 @dataclass(frozen=True)
-class ReadingSettings:
+class QASettings:
     """Everything that makes a reader what it is; `pretrain` is for the start that first learns words."""
 
     text: TextSettings = field(default_factory=TextSettings)
@@ -56,7 +56,7 @@ SCRATCH: dict[str, Any] = {
     "train": {"epochs": 12, "batch": 32, "lr": 5e-4},
     "pretrain": {"epochs": 40, "batch": 32, "lr": 1e-3},
 }
-TAKEN_OVER: dict[str, Any] = {"train": {"epochs": 12, "batch": 32, "lr": 2e-4}}
+FROM_MODEL: dict[str, Any] = {"train": {"epochs": 12, "batch": 32, "lr": 2e-4}}
 QUICK: dict[str, Any] = {
     "text": {"kind": "bpe"},  # whose pieces become whole words in a text of few words
     "model": {"n_encoder_layers": 2, "d_model": 64, "n_heads": 4, "d_ff": 128, "dropout": 0.0},
@@ -69,38 +69,43 @@ QUICK: dict[str, Any] = {
 BUCKET = 128  # pieces by which the lengths of windows that are read together may differ
 
 
-def reading_settings(start: str, quick: bool, said: Sequence[str]) -> ReadingSettings:
+def resolve_settings(start: str, quick: bool, overrides: Sequence[str]) -> QASettings:
     """Resolves settings: what goes with the start, the quick ones over them, then what the user says."""
     from_scratch = start in {"scratch", "pretrained"}
     own = QUICK if from_scratch else {name: QUICK[name] for name in ("windows", "train", "judged")}
     table = merge(
-        SCRATCH if from_scratch else TAKEN_OVER, own if quick else {}, *(parse_override(text) for text in said)
+        SCRATCH if from_scratch else FROM_MODEL, own if quick else {}, *(parse_override(text) for text in overrides)
     )
-    made = parse_settings(ReadingSettings, table)
+    made = parse_settings(QASettings, table)
     check_windows(made.windows)
     return made
 
 
-def learn_reading(
-    reader: QuestionReader, taught: Sequence[Question], judged: Sequence[Question], train: ExampleSettings
-) -> Iterator[Lesson]:
+def train_reader(
+    reader: QuestionReader,
+    train_questions: Sequence[Question],
+    valid_questions: Sequence[Question],
+    settings: ExampleSettings,
+) -> Iterator[EpochResult]:
     """Has a reader learn from questions, window by window; a lesson's score is F1 on other questions."""
-    windows = make_windows(reader, taught)
+    windows = make_windows(reader, train_questions)
 
     def loss(numbers: Int[Tensor, " B"]) -> Float[Tensor, ""]:
         return span_loss(reader.model, [windows[n] for n in numbers.tolist()])
 
-    yield from learn_examples(reader.model, len(windows), loss, lambda: score_reader(reader, judged).f1, train)
+    yield from train_on_examples(
+        reader.model, len(windows), loss, lambda: score_reader(reader, valid_questions).f1, settings
+    )
 
 
-def make_windows(reader: QuestionReader, questions: Sequence[Question]) -> list[Window]:
+def make_windows(reader: QuestionReader, questions: Sequence[Question]) -> list[ReaderWindow]:
     """Cuts all that is to be learned from, once."""
     cut = reader.settings.windows
     passages = (make_passage(question, reader.tokenizer, cut) for question in questions)
     return [window for number, passage in enumerate(passages) for window in cut_passage(passage, number, cut)]
 
 
-def span_loss(model: SpanReader, windows: Sequence[Window]) -> Float[Tensor, ""]:
+def span_loss(model: SpanReader, windows: Sequence[ReaderWindow]) -> Float[Tensor, ""]:
     """Gives the mean −log p of where answers begin and end."""
     device = next(model.parameters()).device
     losses = []
@@ -108,14 +113,14 @@ def span_loss(model: SpanReader, windows: Sequence[Window]) -> Float[Tensor, ""]
     for some in [windows] if device.type == "cuda" else by_length(windows):
         labels = torch.tensor([window.label for window in some], device=device)
         with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-            start, end = model(make_reading(some).to(device))
+            start, end = model(make_reader_batch(some).to(device))
         losses += [F.cross_entropy(logits, labels[:, n], reduction="sum") for n, logits in enumerate((start, end))]
     return torch.stack(losses).sum() / (2 * len(windows))
 
 
-def by_length(windows: Sequence[Window]) -> list[list[Window]]:
+def by_length(windows: Sequence[ReaderWindow]) -> list[list[ReaderWindow]]:
     """Puts windows of like length together, so that little is padding."""
-    buckets: dict[int, list[Window]] = {}
+    buckets: dict[int, list[ReaderWindow]] = {}
     for window in windows:
         buckets.setdefault(len(window.ids) // BUCKET, []).append(window)
     return list(buckets.values())
@@ -123,14 +128,14 @@ def by_length(windows: Sequence[Window]) -> list[list[Window]]:
 
 def score_reader(reader: QuestionReader, questions: Sequence[Question]) -> AnswerScores:
     """Answers questions, and scores the answers by the rules of their language."""
-    given = [answers.found[0].text for answers in answer_questions(reader, questions)]
-    return score_given(given, questions)
+    given = [answers.spans[0].text for answers in answer_questions(reader, questions)]
+    return score_predictions(given, questions)
 
 
-def score_given(given: Sequence[str], questions: Sequence[Question]) -> AnswerScores:
+def score_predictions(predicted: Sequence[str], questions: Sequence[Question]) -> AnswerScores:
     """Scores answers to questions by the rules of their language."""
     right = [[answer.text for answer in question.answers] for question in questions]
-    return score_answers(given, right, rules_for([question.context for question in questions]))
+    return score_answers(predicted, right, rules_for([question.context for question in questions]))
 
 
 def ceiling(reader: QuestionReader, questions: Sequence[Question]) -> AnswerScores:
@@ -143,22 +148,22 @@ def ceiling(reader: QuestionReader, questions: Sequence[Question]) -> AnswerScor
         first, last = passage.label
         begin, stop = to_characters(passage.spans, (first, min(last, first + cut.longest - 1)))
         given.append(question.context[begin:stop])
-    return score_given(given, questions)
+    return score_predictions(given, questions)
 
 
-HIDDEN = 0.15  # share of the pieces that are to be told
-BLANKED, SWAPPED = 0.8, 0.1  # of these: shown as unknown, or as another piece; the rest is shown as it is
+MASKED = 0.15  # share of the pieces that are to be told
+BLANK, REPLACE = 0.8, 0.1  # of these: shown as unknown, or as another piece; the rest is shown as it is
 FIRST_PIECE = 4  # below stand padding, unknown, beginning and end
-JUDGED = 0.05  # share of the chunks on which the model is judged
+VALID_SHARE = 0.05  # share of the chunks on which the model is judged
 
 
-def learn_words(reader: QuestionReader, texts: Sequence[str], settings: ExampleSettings) -> Iterator[Lesson]:
+def pretrain_reader(reader: QuestionReader, texts: Sequence[str], settings: ExampleSettings) -> Iterator[EpochResult]:
     """Has a reader's encoder learn from texts; a lesson's score is the mean log-probability of hidden pieces.
 
     With byte fallback no piece is ever unknown, so that piece is free to stand for a hidden one.
     """
     chunks = cut_chunks(reader.tokenizer.encode_batch(texts, "src"), reader.settings.windows.size - 2)
-    n_judged = max(1, round(len(chunks) * JUDGED))
+    n_judged = max(1, round(len(chunks) * VALID_SHARE))
     if len(chunks) <= n_judged:
         raise ValueError(f"to learn words there must be more than {n_judged} chunks of text, got {len(chunks)}")
     judged, taught = chunks[:n_judged], chunks[n_judged:]
@@ -174,7 +179,7 @@ def learn_words(reader: QuestionReader, texts: Sequence[str], settings: ExampleS
             losses.append(masked_loss(model, judged[first : first + settings.batch], chance))
         return -float(torch.stack(losses).mean())
 
-    yield from learn_examples(model, len(taught), loss, judge, settings)
+    yield from train_on_examples(model, len(taught), loss, judge, settings)
 
 
 def cut_chunks(texts: Iterable[Sequence[int]], size: int) -> list[list[int]]:
@@ -194,40 +199,40 @@ def cut_chunks(texts: Iterable[Sequence[int]], size: int) -> list[list[int]]:
 def masked_loss(model: MaskedWords, chunks: Sequence[list[int]], chance: torch.Generator | None) -> Float[Tensor, ""]:
     """Gives the mean −log p of the pieces that are hidden in some chunks."""
     src = make_source([[Tokenizer.bos_id, *chunk] for chunk in chunks])
-    shown, hidden = hide(src.ids, model.reader.words.table.num_embeddings, chance)
-    marks = (src.ids >= FIRST_PIECE) * READ
+    shown, hidden = mask_tokens(src.ids, model.reader.words.table.num_embeddings, chance)
+    marks = (src.ids >= FIRST_PIECE) * CONTEXT
     device = next(model.parameters()).device
-    reading = Reading(replace(src, ids=shown), marks).to(device)
+    reading = ReaderBatch(replace(src, ids=shown), marks).to(device)
     with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
         logits = model(reading, hidden.to(device))
     return F.cross_entropy(logits.float(), src.ids[hidden].to(device))
 
 
-def hide(
+def mask_tokens(
     ids: Int[Tensor, "B S"], vocab_size: int, chance: torch.Generator | None
 ) -> tuple[Int[Tensor, "B S"], Bool[Tensor, "B S"]]:
     """Gives ids of which some are hidden, and tells which; at least one is (arXiv:1810.04805, 3.1)."""
     drawn = torch.where(ids >= FIRST_PIECE, torch.rand(ids.shape, generator=chance), torch.ones(()))
-    hidden = drawn <= torch.maximum(torch.tensor(HIDDEN), drawn.min())
+    hidden = drawn <= torch.maximum(torch.tensor(MASKED), drawn.min())
     how = torch.rand(ids.shape, generator=chance)
     others = torch.randint(FIRST_PIECE, vocab_size, ids.shape, generator=chance)
-    shown = torch.where(hidden & (how < BLANKED), Tokenizer.unk_id, ids)
-    return torch.where(hidden & (how >= BLANKED) & (how < BLANKED + SWAPPED), others, shown), hidden
+    shown = torch.where(hidden & (how < BLANK), Tokenizer.unk_id, ids)
+    return torch.where(hidden & (how >= BLANK) & (how < BLANK + REPLACE), others, shown), hidden
 
 
 NEW = ("scratch", "pretrained")  # starts that learn their own pieces
 
 
 def start_reader(
-    start: str, made: ReadingSettings, questions: Sequence[Question], texts: Sequence[str], say: Callable[[str], None]
+    start: str, made: QASettings, questions: Sequence[Question], texts: Sequence[str], say: Callable[[str], None]
 ) -> QuestionReader:
     """Makes a reader that is about to learn: a new one, or one with the encoder and the words of a model."""
     torch.manual_seed(made.train.seed)
-    return new_reader(made, questions, texts, say) if start in NEW else reader_of_translator(start, made)
+    return new_reader(made, questions, texts, say) if start in NEW else reader_from_translator(start, made)
 
 
 def new_reader(
-    made: ReadingSettings, questions: Sequence[Question], texts: Sequence[str], say: Callable[[str], None]
+    made: QASettings, questions: Sequence[Question], texts: Sequence[str], say: Callable[[str], None]
 ) -> QuestionReader:
     """Learns pieces from the questions, their contexts and further texts, and draws a model of the given sizes."""
     contexts = dict.fromkeys(question.context for question in questions)
@@ -239,7 +244,7 @@ def new_reader(
     return QuestionReader(build_reader(parts, tokenizer.vocab_size("src")), tokenizer, parts)
 
 
-def reader_of_translator(name: str, made: ReadingSettings) -> QuestionReader:
+def reader_from_translator(name: str, made: QASettings) -> QuestionReader:
     """Takes over a translator's source table, encoder and tokenizer; of its settings only dropout may differ."""
     folder = find_model(name)
     checkpoint = load_model(folder)
@@ -254,5 +259,5 @@ def reader_of_translator(name: str, made: ReadingSettings) -> QuestionReader:
     fill(reader.words, unique_tensors(checkpoint.model.src), folder)
     fill(reader.encoder, unique_tensors(checkpoint.model.encoder), folder)
     with torch.no_grad():
-        reader.marks.weight[[ASKED, READ]] = 0.0  # so that the encoder first gives what it gave there
+        reader.marks.weight[[QUESTION, CONTEXT]] = 0.0  # so that the encoder first gives what it gave there
     return QuestionReader(reader, checkpoint.tokenizer, parts)

@@ -30,9 +30,9 @@ from regard.plot.canvas import (
 from regard.plot.heatmap import KEY_HEIGHT, draw_key, draw_matrix, name_columns, name_rows, place_map, weight_shade
 from regard.plot.style import COLOURS, in_style
 from regard.plot.terminal import QUIET
-from regard.qa.data import Question, Window, cut_passage, make_passage
+from regard.qa.data import Question, ReaderWindow, cut_passage, make_passage
 from regard.qa.model import QuestionReader, SpanReader
-from regard.qa.predict import Answers, AnswerScores, Found, make_reading
+from regard.qa.predict import AnswerScores, PredictedSpan, Prediction, make_reader_batch
 from regard.trace.attention import RecordedLook
 from regard.trace.external import make_given
 from regard.trace.replay import Tape, private_copy
@@ -52,11 +52,11 @@ class AnswerTrace:
     context: list[Word]
     answer: tuple[int, int]  # the context's words that answer, from … up to
     score: float  # of the answer, by this reading
-    apart: float  # from the score in the run that found the answer
+    score_difference: float  # from the score in the run that found the answer
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class AnswerAttention:
     """How question and context looked at each other, by the heads that are named; shares are of all that was looked at.
 
     The pieces of a word that is looked at are added, those of a word that looks are averaged.
@@ -68,11 +68,11 @@ class Seen:
 
 
 @torch.no_grad()
-def trace_answer(reader: QuestionReader, question: Question, found: Found) -> AnswerTrace:
+def trace_answer(reader: QuestionReader, question: Question, found: PredictedSpan) -> AnswerTrace:
     """Reads the window of an answer once more, by itself, and keeps what each attention was given."""
     passage = make_passage(question, reader.tokenizer, reader.settings.windows)
     window = cut_passage(passage, 0, reader.settings.windows)[found.window]
-    looks, start, end = _replayed(reader.model, window)
+    looks, start, end = _replay(reader.model, window)
     pieces = reader.tokenizer.pieces([*window.ids, Tokenizer.eos_id], "src")
     first, last = (piece - window.first + window.offset for piece in found.pieces)
     asked = _words(pieces, 1, window.offset - 1)
@@ -83,27 +83,29 @@ def trace_answer(reader: QuestionReader, question: Question, found: Found) -> An
     return AnswerTrace(trace, asked, context, (answering[0], answering[-1] + 1), score, abs(score - found.score))
 
 
-def look_between(seen: AnswerTrace, layer: int | None = None, head: int | None = None) -> Seen:
+def attention_between(seen: AnswerTrace, layer: int | None = None, head: int | None = None) -> AnswerAttention:
     """Gives what question and context words looked at in each other, by one head, one layer's or all heads' mean."""
     looks = seen.trace.encoder if layer is None else [seen.trace.look("encoder", layer)]
     each = [look.weights(head) if head is not None else look.weights().mean(0) for look in looks]
     weights = torch.stack(each).mean(0)
     named = "all layers" if layer is None else f"layer {layer}", "all heads" if head is None else f"head {head}"
     asked, context = seen.question, seen.context
-    return Seen(", ".join(named), _shares(weights, asked, context), _shares(weights, context, asked))
+    return AnswerAttention(
+        ", ".join(named), _word_attention(weights, asked, context), _word_attention(weights, context, asked)
+    )
 
 
-def around(answer: tuple[int, int], n_words: int, reach: int) -> range:
+def answer_neighbourhood(answer: tuple[int, int], n_words: int, reach: int) -> range:
     """Gives the words that stand around an answer, so many on either side."""
     return range(max(answer[0] - reach, 0), min(answer[1] + reach, n_words))
 
 
-def _replayed(model: SpanReader, window: Window) -> tuple[tuple[RecordedLook, ...], Tensor, Tensor]:
+def _replay(model: SpanReader, window: ReaderWindow) -> tuple[tuple[RecordedLook, ...], Tensor, Tensor]:
     """Reads one window without padding."""
     copy, tape = private_copy(model), Tape()
     for number, layer in enumerate(copy.encoder.layers):
         tape.listen_to_heads(layer.attention, "encoder", number)  # pyright: ignore[reportArgumentType]
-    reading = make_reading([window], width=len(window.ids) + 1).to(next(model.parameters()).device)
+    reading = make_reader_batch([window], width=len(window.ids) + 1).to(next(model.parameters()).device)
     start, end = copy(reading)
     return tuple(each.look() for each in tape.heard), start[0].cpu(), end[0].cpu()
 
@@ -114,7 +116,9 @@ def _words(pieces: Sequence[str], start: int, stop: int) -> list[Word]:
     return [Word(word.text, tuple(place + start for place in word.places)) for word in words]
 
 
-def _shares(weights: Float[Tensor, "T T"], rows: Sequence[Word], columns: Sequence[Word]) -> Float[Tensor, "r c"]:
+def _word_attention(
+    weights: Float[Tensor, "T T"], rows: Sequence[Word], columns: Sequence[Word]
+) -> Float[Tensor, "r c"]:
     by_word = torch.stack([weights[:, list(word.places)].sum(1) for word in columns], dim=1)
     return torch.stack([by_word[list(word.places)].mean(0) for word in rows])
 
@@ -170,7 +174,7 @@ MARKS = "»", "«"
 WIDEST = 40  # columns of an answer
 
 
-def marked(context: str, start: int, stop: int, reach: int = 200) -> str:
+def mark_answer(context: str, start: int, stop: int, reach: int = 200) -> str:
     """Gives a text with marks around an answer, and no more of it than stands near."""
     first, last = max(start - reach, 0), min(stop + reach, len(context))
     before, after = "…" if first else "", "…" if last < len(context) else ""
@@ -179,15 +183,15 @@ def marked(context: str, start: int, stop: int, reach: int = 200) -> str:
     return f"{before}{context[first:start]}{answer}{context[stop:last]}{after}"
 
 
-def answers_table(answers: Answers) -> Table:
+def answers_table(answers: Prediction) -> Table:
     """Lists the likeliest answers with their share of all stretches of the text."""
     table = Table(title="Likeliest answers", **QUIET)
     table.add_column("answer", no_wrap=True)
     for column in ("probability", "characters"):
         table.add_column(column, justify="right", no_wrap=True)
-    for found in answers.found:
+    for found in answers.spans:
         table.add_row(Text(shorten(found.text, WIDEST)), f"{found.probability:.1%}", f"{found.start}–{found.stop}")
-    table.add_row(Text("none in this text", "dim"), f"{answers.nowhere:.1%}", "")
+    table.add_row(Text("none in this text", "dim"), f"{answers.no_answer:.1%}", "")
     return table
 
 

@@ -142,14 +142,14 @@ def _answered(house: House, asked: Question) -> Answered:
 
     question = make_question("asked", asked.question, asked.context, [], "the question")
     (answers,) = answer_questions(reader, [question], N_BEST)
-    seen, cut = trace_answer(reader, question, answers.found[0]), reader.settings.windows
+    seen, cut = trace_answer(reader, question, answers.spans[0]), reader.settings.windows
     return Answered(
         reader=name,
         question=[Word(word.text, list(word.places)) for word in seen.question],
         context=[Word(word.text, list(word.places)) for word in seen.context],
         answer=list(seen.answer),
         whole=len(cut_passage(make_passage(question, reader.tokenizer, cut), 0, cut)) == 1,
-        stretches=[Stretch(each.text, each.start, each.stop, each.probability) for each in answers.found],
-        nowhere=answers.nowhere,
+        stretches=[Stretch(each.text, each.start, each.stop, each.probability) for each in answers.spans],
+        nowhere=answers.no_answer,
         view=view_of(seen.trace, name),
     )

@@ -25,7 +25,7 @@ from regard.study.parallel import to_file
 from regard.study.stats import plain, signature
 from regard.train.loop import RunStoppedError
 from regard.train.run import choose_device
-from regard.train.start import placed  # where the texts that a file names lie
+from regard.train.start import resolve_paths  # where the texts that a file names lie
 from regard.train.trainer import Outcome, train
 
 BASELINE = "baseline"
@@ -80,10 +80,10 @@ def make_plan(file: Mapping[str, Any], beside: Path, corpora: Path | None) -> Pl
     for key in file:
         if key not in KEYS:
             raise ValueError(unknown(key, KEYS, "key"))
-    base = placed(dict(file.get("base", {})), beside, corpora)
+    base = resolve_paths(dict(file.get("base", {})), beside, corpora)
     first = Variant(BASELINE, "", (), parse_settings(Settings, base))
     check_base(first.settings)
-    others = [placed(dict(given), beside, corpora) for given in file.get("variant", [])]
+    others = [resolve_paths(dict(given), beside, corpora) for given in file.get("variant", [])]
     variants = [first, *(make_variant(given, base, first.settings) for given in others)]
     names = [variant.name for variant in variants]
     if len(variants) < 2 or len(set(names)) < len(names):

@@ -19,9 +19,9 @@ from regard.config import HeadsSettings, Settings, TrainSettings, parse_settings
 from regard.model import Seq2Seq
 from regard.padding import BOS, EOS
 from regard.study.timing import Timing, take_turns
-from regard.train.batching import Group, Packed
-from regard.train.distributed import Team
-from regard.train.loss import Learner, smoothed_cross_entropy
+from regard.train.batching import PackedBatch, StepBatches
+from regard.train.distributed import World
+from regard.train.loss import LossModule, smoothed_cross_entropy
 from regard.train.step import Step, make_optimiser, make_step
 
 Call = Callable[[Float[Tensor, "B T D"]], Float[Tensor, "B T D"]]
@@ -281,9 +281,9 @@ def said_in_steps(model: Seq2Seq, batch: Batch) -> Float[Tensor, "B T V"]:
 
 
 WAYS: dict[str, tuple[str, Callable[[Seq2Seq, float], nn.Module]]] = {
-    "Transformer, in parallel": ("transformer", Learner),
+    "Transformer, in parallel": ("transformer", LossModule),
     "Transformer, step by step": ("transformer", Stepwise),
-    "GRU with attention": ("recurrent", Learner),
+    "GRU with attention": ("recurrent", LossModule),
 }
 
 
@@ -300,7 +300,7 @@ def run_races(race: Race, device: torch.device, rounds: int, seed: int) -> list[
     return paces
 
 
-def make_group(race: Race, length: int, seed: int) -> Group:
+def make_group(race: Race, length: int, seed: int) -> StepBatches:
     """Makes one batch of random sentences of `length` tokens a side, their ends included."""
     rows, vocab_size = max(1, race.slots // length), _made(race.preset, "transformer").text.vocab_size
     chance = np.random.default_rng([seed, length])
@@ -309,7 +309,7 @@ def make_group(race: Race, length: int, seed: int) -> Group:
     src[:, -1], tgt[:, 0], tgt[:, -1] = EOS, BOS, EOS
     shape = BatchShape(rows, length, length)
     packed = pack((src, np.full(rows, length)), (tgt, np.full(rows, length + 1)), shape)
-    return Group([Packed(packed, shape, full=True)], rows * length, 0, 1, 0)
+    return StepBatches([PackedBatch(packed, shape, full=True)], rows * length, 0, 1, 0)
 
 
 def make_taker(way: str, size: str, device: torch.device, seed: int) -> Step:
@@ -320,7 +320,7 @@ def make_taker(way: str, size: str, device: torch.device, seed: int) -> Step:
     model = build_model(made.model, (made.text.vocab_size, made.text.vocab_size)).to(device).train()
     train = _learning(made.train, device)
     optimiser = make_optimiser(model, train)
-    return make_step(learner(model, train.label_smoothing), optimiser, train, Team(), device, lambda message: None)
+    return make_step(learner(model, train.label_smoothing), optimiser, train, World(), device, lambda message: None)
 
 
 def _made(size: str, family: str) -> Settings:
@@ -331,6 +331,6 @@ def _learning(train: TrainSettings, device: torch.device) -> TrainSettings:
     return replace(train, precision="bfloat16" if device.type == "cuda" else "float32")
 
 
-def _pace(way: str, length: int, group: Group, timing: Timing) -> Pace:
+def _pace(way: str, length: int, group: StepBatches, timing: Timing) -> Pace:
     n, rows = group.n_tokens, group.parts[0].shape.rows
     return Pace(way, length, rows, n / timing.median, n / timing.high, n / timing.low)

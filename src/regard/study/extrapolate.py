@@ -18,7 +18,7 @@ from regard.plot.terminal import QUIET
 from regard.study.sequences import Chain, Copy, Sequences, judging_batch, learning_batch, token_losses
 from regard.study.stats import Spread, signature, spread
 from regard.study.timing import one_thread
-from regard.train.loss import Learner
+from regard.train.loss import LossModule
 from regard.train.step import learning_rate, make_optimiser, run_step, set_rate
 
 TASKS: dict[str, Sequences] = {"chain": Chain(), "copy": Copy()}
@@ -191,7 +191,7 @@ def learn(model: Seq2Seq, task: Sequences, seed: int, settings: ExtrapolateSetti
         precision="float32",
         label_smoothing=0.0,
     )
-    learner, optimiser, chance = Learner(model, 0.0), make_optimiser(model, train), np.random.default_rng([seed, 1])
+    learner, optimiser, chance = LossModule(model, 0.0), make_optimiser(model, train), np.random.default_rng([seed, 1])
     device = next(model.parameters()).device
     for step in range(1, settings.steps + 1):
         batch = learning_batch(task, chance, settings.rows, settings.longest).to(device)

@@ -15,7 +15,7 @@ from regard.model import Seq2Seq
 from regard.model.norm import Residual
 from regard.padding import BOS, EOS, PAD, Ids
 from regard.search.scoring import token_costs
-from regard.train.examples import ExampleSettings, learn_examples
+from regard.train.examples import ExampleSettings, train_on_examples
 from regard.train.loss import smoothed_cross_entropy
 
 
@@ -139,7 +139,7 @@ def _teach(
 
     epochs = ceil(settings.steps / ceil(len(taught) / settings.batch))
     learning = ExampleSettings(epochs, settings.batch, settings.lr, seed=seed)
-    for _ in learn_examples(model, len(taught), loss, lambda: -_loss(model, unseen), learning):
+    for _ in train_on_examples(model, len(taught), loss, lambda: -_loss(model, unseen), learning):
         pass
 
 

@@ -25,7 +25,7 @@ from regard.study.parallel import side_by_side
 from regard.study.task import Examples, Task, Told, tell
 from regard.trace.attention import RecordedLook
 from regard.trace.replay import Tape
-from regard.train.examples import ExampleSettings, Lesson, learn_examples
+from regard.train.examples import EpochResult, ExampleSettings, train_on_examples
 
 OWN_TOKEN = {"class": True, "mean": False}
 
@@ -180,7 +180,7 @@ class Trial:
     valid: float
     test: float
     shuffled: float  # on the test, with the tokens of each example shuffled and the places left where they were
-    lessons: list[Lesson]
+    lessons: list[EpochResult]
 
 
 def run_trials(
@@ -210,7 +210,7 @@ def run_trial(
         return accuracy(model, task, told, valid)
 
     learn = replace(settings.learn, seed=seed)
-    lessons = list(learn_examples(model, len(train), loss, judge, learn))
+    lessons = list(train_on_examples(model, len(train), loss, judge, learn))
     trial = Trial(
         told=told,
         seed=seed,

@@ -16,14 +16,14 @@ from regard.batch import Batch, BatchShape, pack, unpack
 from regard.config import Settings
 from regard.data.store import IdStore, Windows
 from regard.padding import BOS, EOS
-from regard.train.distributed import Team
+from regard.train.distributed import World
 
 N_WIDTHS = 16
 EVEN = 8  # where there are many rows, their number is a multiple of this, which matrix products like
 
 
 @dataclass(frozen=True)
-class Plan:
+class EpochPlan:
     """The batches of one epoch: indices of pairs, the real target tokens of each batch, and a shape that it fits."""
 
     batches: list[NDArray[np.int64]]
@@ -31,9 +31,9 @@ class Plan:
     shapes: list[BatchShape]
 
 
-def plan_epoch(
+def make_batches(
     lengths: NDArray[np.int64], budget: int, seed: int, epoch: int, widths: NDArray[np.int64] | None = None
-) -> Plan:
+) -> EpochPlan:
     """Sorts pairs by the width of their longer side, and cuts them into batches that fill the budget.
 
     `lengths` are the pieces of source and target, (n, 2). Widths are few, so that batches have few shapes: a batch has
@@ -49,14 +49,14 @@ def plan_epoch(
         longest = int(sizes.max())
         raise ValueError(f"train.batch_tokens must hold the longest sentence, {longest} pieces, got {budget}")
     widths = choose_widths(sizes) if widths is None else widths
-    wide = np.minimum(fitting(sizes, widths), budget)
+    wide = np.minimum(round_to_widths(sizes, widths), budget)
     shuffled = rng.permutation(len(lengths))
     order = shuffled[np.lexsort((lengths[shuffled, 0], wide[shuffled]))]
     cut = _cut(order, wide[order], budget)
     cut = [cut[i] for i in rng.permutation(len(cut))]
-    fits = np.minimum(fitting(lengths + 1, widths), budget)
+    fits = np.minimum(round_to_widths(lengths + 1, widths), budget)
     shapes = [BatchShape(rows, *fits[batch].max(axis=0).tolist()) for batch, rows in cut]
-    return Plan([batch for batch, _ in cut], [int((lengths[batch, 1] + 1).sum()) for batch, _ in cut], shapes)
+    return EpochPlan([batch for batch, _ in cut], [int((lengths[batch, 1] + 1).sum()) for batch, _ in cut], shapes)
 
 
 def choose_widths(sizes: NDArray[np.int64], n_widths: int = N_WIDTHS) -> NDArray[np.int64]:
@@ -77,10 +77,10 @@ def choose_widths(sizes: NDArray[np.int64], n_widths: int = N_WIDTHS) -> NDArray
             if wider[width] == slots[width]:
                 before[k, width] = width  # one width more gains nothing
         slots = wider
-    return _traced(before, longest)
+    return _trace_back(before, longest)
 
 
-def _traced(before: NDArray[np.int64], last: int) -> NDArray[np.int64]:
+def _trace_back(before: NDArray[np.int64], last: int) -> NDArray[np.int64]:
     """Follows the choices back from the longest size."""
     found = []
     for choice in before[::-1]:
@@ -90,7 +90,7 @@ def _traced(before: NDArray[np.int64], last: int) -> NDArray[np.int64]:
     return np.array(found[::-1], dtype=np.int64)
 
 
-def fitting(sizes: NDArray[np.int64], widths: NDArray[np.int64]) -> NDArray[np.int64]:
+def round_to_widths(sizes: NDArray[np.int64], widths: NDArray[np.int64]) -> NDArray[np.int64]:
     """Gives the smallest width that holds each size; one that none holds is rounded up to a multiple of an eighth."""
     place = np.searchsorted(widths, sizes)
     return np.where(place < len(widths), widths[np.minimum(place, len(widths) - 1)], round_up(sizes))
@@ -115,7 +115,7 @@ def _cut(order: NDArray[np.int64], widths: NDArray[np.int64], budget: int) -> li
     return [*cut, (rest, rows)] if len(rest) else cut
 
 
-def share(batch: NDArray[np.int64], rank: int, world: int) -> NDArray[np.int64]:
+def rank_rows(batch: NDArray[np.int64], rank: int, world: int) -> NDArray[np.int64]:
     """Gives one process's rows of a batch that all work on."""
     return batch[rank::world]
 
@@ -126,7 +126,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
-class Packed:
+class PackedBatch:
     """One process's part of a batch, in one row of numbers."""
 
     ids: Int[Tensor, " N"]
@@ -139,10 +139,10 @@ class Packed:
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
+class StepBatches:
     """The batches of one step, and where the run stands after them."""
 
-    parts: list[Packed]
+    parts: list[PackedBatch]
     n_tokens: int  # real target tokens of all processes
     epoch: int
     batch: int  # batches of the epoch that are done
@@ -150,7 +150,7 @@ class Group:
 
 
 @dataclass(frozen=True, eq=False)
-class Epoch:
+class EpochSample:
     """The pairs of one epoch, some perhaps several times, as they are cut into pieces this time."""
 
     store: IdStore | Windows
@@ -159,46 +159,46 @@ class Epoch:
     lengths: NDArray[np.int64]  # (n, 2)
 
 
-def open_epoch(store: IdStore | Windows, seed: int, epoch: int) -> Epoch:
+def draw_epoch(store: IdStore | Windows, seed: int, epoch: int) -> EpochSample:
     """Draws what an epoch consists of; the same for the same seed and number."""
     pairs = store.epoch_pairs(seed, epoch)
     variants = store.draw_variants(seed, epoch, pairs)
-    return Epoch(store, pairs, variants, store.lengths(pairs, variants))
+    return EpochSample(store, pairs, variants, store.lengths(pairs, variants))
 
 
-def feed(
-    store: IdStore | Windows, settings: Settings, team: Team, device: torch.device, start: tuple[int, int]
-) -> Generator[Group]:
+def prefetch(
+    store: IdStore | Windows, settings: Settings, world: World, device: torch.device, start: tuple[int, int]
+) -> Generator[StepBatches]:
     """Gives the groups from an epoch and a batch on, epoch after epoch, the same ones whoever asks.
 
     For a GPU they have fixed shapes, of which there are few, and are made ahead by a thread; else they are tight.
     """
     fixed = device.type == "cuda"
-    groups = _groups(store, settings, team, fixed, start)
-    return _ahead((_pinned(group) for group in groups), AHEAD) if fixed else groups
+    groups = _step_batches(store, settings, world, fixed, start)
+    return _run_ahead((_pin(group) for group in groups), AHEAD) if fixed else groups
 
 
-def _groups(
-    store: IdStore | Windows, settings: Settings, team: Team, fixed: bool, start: tuple[int, int]
-) -> Generator[Group]:
+def _step_batches(
+    store: IdStore | Windows, settings: Settings, world: World, fixed: bool, start: tuple[int, int]
+) -> Generator[StepBatches]:
     train = settings.train
-    (number, at), budget = start, train.batch_tokens * team.world
+    (number, at), budget = start, train.batch_tokens * world.size
     # The first epoch's lengths decide for all, so that shapes stay the same.
-    widths = choose_widths(open_epoch(store, train.seed, 0).lengths.max(axis=1) + 1)
+    widths = choose_widths(draw_epoch(store, train.seed, 0).lengths.max(axis=1) + 1)
     while train.max_epochs is None or number < train.max_epochs:
-        epoch = open_epoch(store, train.seed, number)
-        plan = plan_epoch(epoch.lengths, budget, train.seed, number, widths)
+        epoch = draw_epoch(store, train.seed, number)
+        plan = make_batches(epoch.lengths, budget, train.seed, number, widths)
         for batch in range(at, len(plan.batches), train.accumulate):
-            chosen = range(batch, min(batch + train.accumulate, len(plan.batches)))
-            parts = [_packed(epoch, plan.batches[i], plan.shapes[i], team, fixed) for i in chosen]
-            n_tokens = sum(plan.n_tokens[i] for i in chosen)
-            yield Group(parts, n_tokens, number, chosen.stop, int(epoch.pairs[plan.batches[batch][0]]))
+            numbers = range(batch, min(batch + train.accumulate, len(plan.batches)))
+            parts = [_pack(epoch, plan.batches[i], plan.shapes[i], world, fixed) for i in numbers]
+            n_tokens = sum(plan.n_tokens[i] for i in numbers)
+            yield StepBatches(parts, n_tokens, number, numbers.stop, int(epoch.pairs[plan.batches[batch][0]]))
         number, at = number + 1, 0
 
 
-def _packed(epoch: Epoch, batch: NDArray[np.int64], shape: BatchShape, team: Team, fixed: bool) -> Packed:
+def _pack(epoch: EpochSample, batch: NDArray[np.int64], shape: BatchShape, world: World, fixed: bool) -> PackedBatch:
     """Lays out this process's part; one without a row of its own still takes part, with a row that says nothing."""
-    mine = share(batch, team.rank, team.world)
+    mine = rank_rows(batch, world.rank, world.size)
     pairs, variants = epoch.pairs[mine], epoch.variants[mine]
     src = epoch.store.rows("src", pairs, variants[:, 0], shape.src, (), (EOS,))
     tgt = epoch.store.rows("tgt", pairs, variants[:, 1], shape.tgt + 1, (BOS,), (EOS,))
@@ -207,16 +207,16 @@ def _packed(epoch: Epoch, batch: NDArray[np.int64], shape: BatchShape, team: Tea
         shape = BatchShape(max(len(mine), 1), *widths)
         src, tgt = (src[0][:, : shape.src], src[1]), (tgt[0][:, : shape.tgt + 1], tgt[1])
     full = not fixed and len(mine) > 0 and int(src[1].min()) == shape.src
-    return Packed(pack(src, tgt, shape), shape, full)
+    return PackedBatch(pack(src, tgt, shape), shape, full)
 
 
-def _pinned(group: Group) -> Group:
+def _pin(step: StepBatches) -> StepBatches:
     """Moves ids to memory that a GPU copies from while the program goes on."""
-    parts = [Packed(part.ids.pin_memory(), part.shape, part.full) for part in group.parts]
-    return Group(parts, group.n_tokens, group.epoch, group.batch, group.first)
+    parts = [PackedBatch(part.ids.pin_memory(), part.shape, part.full) for part in step.parts]
+    return StepBatches(parts, step.n_tokens, step.epoch, step.batch, step.first)
 
 
-def _ahead(items: Iterator[T], depth: int) -> Generator[T]:
+def _run_ahead(items: Iterator[T], depth: int) -> Generator[T]:
     """Lets a thread make items before they are asked for; what it raises is raised here."""
     queue: Queue[T | BaseException | None] = Queue(depth)
     left = Event()
@@ -238,7 +238,7 @@ def _ahead(items: Iterator[T], depth: int) -> Generator[T]:
         except BaseException as error:
             put(error)
 
-    Thread(target=work, daemon=True, name="feed").start()
+    Thread(target=work, daemon=True, name="prefetch").start()
     try:
         while (item := _next(queue)) is not None:
             if isinstance(item, BaseException):

@@ -10,65 +10,65 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 @dataclass(frozen=True)
-class Team:
+class World:
     """This process's place among those that `torchrun` started; alone if none did."""
 
     rank: int = 0
-    world: int = 1
+    size: int = 1
     restarts: int = 0  # how often torchrun has started the team anew after a failure
 
     @property
-    def leads(self) -> bool:
+    def is_main(self) -> bool:
         """Tells whether this process is the one that writes files and speaks."""
         return self.rank == 0
 
 
-def place_in_team() -> Team:
+def read_world() -> World:
     """Reads this process's place from the environment that torchrun made."""
     rank, world, restarts = (
         int(os.environ.get(name, default))
         for name, default in (("RANK", "0"), ("WORLD_SIZE", "1"), ("TORCHELASTIC_RESTART_COUNT", "0"))
     )
-    return Team(rank, world, restarts)
+    return World(rank, world, restarts)
 
 
-def join_team(device: torch.device) -> Team:
+def init_distributed(device: torch.device) -> World:
     """Joins the processes that torchrun announced in the environment."""
-    team = place_in_team()
-    if team.world > 1 and device.type == "cuda":
+    place = read_world()
+    if place.size > 1 and device.type == "cuda":
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-    if team.world > 1 and not dist.is_initialized():
+    if place.size > 1 and not dist.is_initialized():
         store, rank, world = next(dist.rendezvous("env://"))  # pyright: ignore[reportPrivateImportUsage]
         # torchrun may keep the store when it starts a team anew: addresses of the last one must not be found in it.
-        store = dist.PrefixStore(f"regard, start {team.restarts}", store)  # pyright: ignore[reportPrivateImportUsage]
+        store = dist.PrefixStore(f"regard, start {place.restarts}", store)  # pyright: ignore[reportPrivateImportUsage]
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo", store=store, rank=rank, world_size=world)
-    return team
+    return place
 
 
-def leave_team(team: Team) -> None:
+def shutdown_distributed(world: World) -> None:
     """Parts from the others."""
-    if team.world > 1 and dist.is_initialized():
+    if world.size > 1 and dist.is_initialized():
         dist.destroy_process_group()
 
 
-def wrap(learner: nn.Module, team: Team, shard: bool) -> nn.Module:
+def distribute(module: nn.Module, world: World, shard: bool) -> nn.Module:
     """Makes gradients meet: averaged over copies (DDP), or parameters cut into shards (FSDP2)."""
     if shard:
-        return _sharded(learner, team)
-    if team.world == 1:
-        return learner
-    return DistributedDataParallel(learner)
+        return _shard(module, world)
+    if world.size == 1:
+        return module
+    return DistributedDataParallel(module)
 
 
-def wait(team: Team) -> None:
+def barrier(world: World) -> None:
     """Waits until every process has come here."""
-    if team.world > 1:
+    if world.size > 1:
         dist.barrier()
 
 
-def from_leader(value: float, team: Team) -> float:
+def broadcast(value: float, world: World) -> float:
     """Gives every process the leader's number."""
-    if team.world == 1:
+    if world.size == 1:
         return value
     box = torch.tensor([value], dtype=torch.float64)
     if dist.get_backend() == "nccl":
@@ -77,16 +77,16 @@ def from_leader(value: float, team: Team) -> float:
     return float(box)
 
 
-def total(value: torch.Tensor, team: Team) -> torch.Tensor:
+def all_reduce(value: torch.Tensor, world: World) -> torch.Tensor:
     """Adds up a tensor over all processes."""
-    if team.world > 1:
+    if world.size > 1:
         value = value.clone()
         dist.all_reduce(value)
     return value
 
 
-def _sharded(learner: nn.Module, team: Team) -> nn.Module:
-    if team.world == 1:
+def _shard(learner: nn.Module, world: World) -> nn.Module:
+    if world.size == 1:
         raise ValueError("train.shard needs several processes: start them with torchrun")
     from torch.distributed.fsdp import fully_shard
 

@@ -15,7 +15,7 @@ from regard.config import TrainSettings
 from regard.train.step import learning_rate, make_optimiser, set_rate
 
 Loss = Callable[[Int[Tensor, " B"]], Float[Tensor, ""]]  # from the numbers of some examples to their mean loss
-Judge = Callable[[], float]  # how good the model is now, on examples that it does not learn from: more is better
+Evaluate = Callable[[], float]  # how good the model is now, on examples that it does not learn from: more is better
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class ExampleSettings:
 
 
 @dataclass(frozen=True)
-class Lesson:
+class EpochResult:
     """What one epoch brought."""
 
     epoch: int
@@ -41,9 +41,9 @@ class Lesson:
     seconds: float  # since the first began
 
 
-def learn_examples(
-    model: nn.Module, n_examples: int, loss: Loss, judge: Judge, settings: ExampleSettings
-) -> Iterator[Lesson]:
+def train_on_examples(
+    model: nn.Module, n_examples: int, loss: Loss, evaluate: Evaluate, settings: ExampleSettings
+) -> Iterator[EpochResult]:
     """Learns epoch by epoch and tells of each; in the end the model is as it was when it was judged best.
 
     What is drawn depends on the seed alone. The device is the model's: `loss` and `judge` know where their data lies.
@@ -62,10 +62,10 @@ def learn_examples(
         ]
         model.eval()
         with torch.no_grad():
-            score = judge()
+            score = evaluate()
         if score > best:
             best, kept = score, deepcopy(model.state_dict())
-        yield Lesson(epoch, float(torch.stack(losses).mean()), score, time.perf_counter() - began)
+        yield EpochResult(epoch, float(torch.stack(losses).mean()), score, time.perf_counter() - began)
     model.load_state_dict(kept)
 
 

@@ -21,13 +21,13 @@ from regard.zoo import find_model
 LR_SHARE = 0.2
 # A user's own text is often small, and little of it shows whether the model gets better or only forgets.
 FINE_TUNING = {"batch_tokens": 1024, "warmup": 50, "valid_every": 50, "save_every": 50}
-OF_TOKENIZER = {"kind", "vocab_size", "joint", "byte_fallback", "character_coverage", "symbols"}
-FREE_IN_MODEL = {"dropout"}  # the weights do not depend on it
+TOKENIZER_SETTINGS = {"kind", "vocab_size", "joint", "byte_fallback", "character_coverage", "symbols"}
+FREE_MODEL_SETTINGS = {"dropout"}  # the weights do not depend on it
 
 
-def inherited(init: str) -> dict[str, dict[str, Any]]:
+def inherited_settings(init: str) -> dict[str, dict[str, Any]]:
     """Gives the settings that a model hands down: languages, text, sizes and search, and a gentler learning rate."""
-    made = _settings_of(init)
+    made = _read_settings(init)
     table = settings_table(made)
     languages = {name: table["data"][name] for name in ("src_lang", "tgt_lang", "form", "columns")}
     share = LR_SHARE if made.train.init is None else 1.0  # a model that was itself tuned had it already
@@ -43,10 +43,10 @@ def check_inherited(made: Settings, init: str | None) -> None:
         raise ValueError(f"train.init is said by --init, got {made.train.init!r} as a setting: use --init")
     if init is None:
         return
-    own = _settings_of(init)
+    own = _read_settings(init)
     for table in ("text", "model"):
         ours, theirs = asdict(getattr(made, table)), asdict(getattr(own, table))
-        kept = OF_TOKENIZER if table == "text" else ours.keys() - FREE_IN_MODEL
+        kept = TOKENIZER_SETTINGS if table == "text" else ours.keys() - FREE_MODEL_SETTINGS
         for name in sorted(kept):
             if ours[name] != theirs[name]:
                 raise ValueError(
@@ -74,14 +74,14 @@ def inherited_tokenizer(made: Settings, folder: Path) -> Tokenizer | None:
     return Tokenizer.load(copy if copy.is_dir() else model_folder(find_model(named)))
 
 
-def _settings_of(init: str) -> Settings:
+def _read_settings(init: str) -> Settings:
     return read_settings(model_folder(find_model(init)) / CONFIG)
 
 
 SKIP_GRAM = {"skip_gram": 1, "cbow": 0}
 
 
-class Sentences:
+class StoreSentences:
     """The sentences of one side of a store, or of both, as gensim reads them: again and again."""
 
     def __init__(self, store: IdStore, sides: tuple[Literal["src", "tgt"], ...]):
@@ -101,13 +101,13 @@ def start_from_vectors(model: Seq2Seq, store: IdStore | Windows, method: str, se
     assert isinstance(store, IdStore), "a decoder's tables start at random"
     src, tgt = model.get_submodule("src.table"), model.get_submodule("tgt.table")
     if src is tgt:
-        fill_table(src.weight, Sentences(store, ("src", "tgt")), method, seed)  # pyright: ignore[reportArgumentType]
+        fill_table(src.weight, StoreSentences(store, ("src", "tgt")), method, seed)  # pyright: ignore[reportArgumentType]
     else:
-        fill_table(src.weight, Sentences(store, ("src",)), method, seed)  # pyright: ignore[reportArgumentType]
-        fill_table(tgt.weight, Sentences(store, ("tgt",)), method, seed)  # pyright: ignore[reportArgumentType]
+        fill_table(src.weight, StoreSentences(store, ("src",)), method, seed)  # pyright: ignore[reportArgumentType]
+        fill_table(tgt.weight, StoreSentences(store, ("tgt",)), method, seed)  # pyright: ignore[reportArgumentType]
 
 
-def fill_table(table: Tensor, sentences: Sentences, method: str, seed: int) -> None:
+def fill_table(table: Tensor, sentences: StoreSentences, method: str, seed: int) -> None:
     """Learns vectors of the table's width and puts them in, scaled to the spread that the table had; rare rows stay."""
     try:
         from gensim.models import Word2Vec

@@ -13,15 +13,15 @@ import torch
 from regard.build import build_model
 from regard.checkpoint.folder import Checkpoint, save_model
 from regard.checkpoint.weights import fill, gathered, unique_tensors
-from regard.train.batching import Group, feed
-from regard.train.distributed import from_leader, total
-from regard.train.run import Run
-from regard.train.state import checkpoints, forget_old, local, save_state
+from regard.train.batching import StepBatches, prefetch
+from regard.train.distributed import all_reduce, broadcast
+from regard.train.run import TrainingRun
+from regard.train.state import checkpoints, local, remove_old, save_state
 from regard.train.step import learning_rate
 from regard.train.validate import Validation, validate
 
 # Steps between two times that several processes ask each other whether one was told to stop.
-ASK_EVERY = 10
+SYNC_EVERY = 10
 
 
 class RunStoppedError(Exception):
@@ -32,40 +32,40 @@ class RunStoppedError(Exception):
         self.number = number
 
 
-class Brake:
+class StopSignal:
     """Turns Ctrl-C and SIGTERM into a stop after the step at hand; a second one stops at once."""
 
     def __init__(self) -> None:
-        self.pulled: int | None = None
+        self.received: int | None = None
         self.before: dict[int, object] = {}
 
-    def __enter__(self) -> "Brake":
+    def __enter__(self) -> "StopSignal":
         for number in (signal.SIGINT, signal.SIGTERM):
-            self.before[number] = signal.signal(number, self._pull)
+            self.before[number] = signal.signal(number, self._receive)
         return self
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self.before.items():
             signal.signal(number, handler)  # pyright: ignore[reportArgumentType]
 
-    def agreed(self, run: Run) -> int | None:
+    def received_by_any(self, run: TrainingRun) -> int | None:
         """Gives the signal that this process was sent, or any of several, which must stop after the same step."""
-        if run.team.world == 1:
-            return self.pulled
-        if run.progress.step % ASK_EVERY:
+        if run.world.size == 1:
+            return self.received
+        if run.progress.step % SYNC_EVERY:
             return None
-        asked = torch.tensor([self.pulled == signal.SIGINT, self.pulled == signal.SIGTERM], device=run.device)
-        interrupted, terminated = total(asked.int(), run.team).tolist()
+        asked = torch.tensor([self.received == signal.SIGINT, self.received == signal.SIGTERM], device=run.device)
+        interrupted, terminated = all_reduce(asked.int(), run.world).tolist()
         return signal.SIGTERM if terminated else signal.SIGINT if interrupted else None
 
-    def _pull(self, number: int, _: FrameType | None) -> None:
-        if self.pulled is not None:
+    def _receive(self, number: int, _: FrameType | None) -> None:
+        if self.received is not None:
             raise RunStoppedError(number)
-        self.pulled = number
+        self.received = number
 
 
 @dataclass(frozen=True)
-class Place:
+class StepPosition:
     """Where in a run a step was taken."""
 
     step: int
@@ -77,37 +77,37 @@ class Place:
 class LossMeter:
     """Adds up losses between reports, so that a device need not be asked at every step."""
 
-    def __init__(self, run: Run):
+    def __init__(self, run: TrainingRun):
         self.run = run
-        self.waiting: list[tuple[torch.Tensor, int, Place]] = []  # this process's sum, the tokens of all
-        self.last: Place | None = None
+        self.pending: list[tuple[torch.Tensor, int, StepPosition]] = []  # this process's sum, the tokens of all
+        self.last: StepPosition | None = None
         self.tokens = 0
         self.since = time.perf_counter()
 
-    def add(self, told: torch.Tensor, n_tokens: int, lr: float, place: Place) -> None:
+    def add(self, loss_sum: torch.Tensor, n_tokens: int, lr: float, position: StepPosition) -> None:
         """Takes in one step; reports every `log_every` steps. A loss that is no number stops the run."""
         run, step = self.run, self.run.progress.step
-        self.waiting.append((told.detach(), n_tokens, place))
-        self.last = place
+        self.pending.append((loss_sum.detach(), n_tokens, position))
+        self.last = position
         self.tokens += n_tokens
         if run.device.type == "cpu" or step % run.settings.train.log_every == 0:
-            self.settle()
+            self.read_pending()
         if step % run.settings.train.log_every:
             return
-        loss, n = total(torch.tensor(run.progress.unreported, dtype=torch.float64, device=run.device), run.team)
-        mean = float(loss) / float(n) * run.team.world  # every process has counted the tokens of all
+        loss, n = all_reduce(torch.tensor(run.progress.unreported, dtype=torch.float64, device=run.device), run.world)
+        mean = float(loss) / float(n) * run.world.size  # every process has counted the tokens of all
         run.progress.unreported = (0.0, 0)
         run.progress.losses.append((step, mean))
-        run.watch.step(step, mean, lr, self.tokens / (time.perf_counter() - self.since))
+        run.log.step(step, mean, lr, self.tokens / (time.perf_counter() - self.since))
         self.tokens, self.since = 0, time.perf_counter()
 
-    def settle(self) -> None:
+    def read_pending(self) -> None:
         """Reads the losses that wait, and stops the run at the first that is no number."""
-        waiting, self.waiting = self.waiting, []
+        waiting, self.pending = self.pending, []
         losses = torch.stack([told for told, _, _ in waiting]).tolist() if waiting else []
         for loss, (_, n, place) in zip(losses, waiting, strict=True):
             if not np.isfinite(loss):
-                raise ValueError(f"the loss is no number at {name_place(self.run, place)}; {self.way_out()}")
+                raise ValueError(f"the loss is no number at {describe_step(self.run, place)}; {self.advice()}")
             sum_, tokens = self.run.progress.unreported
             self.run.progress.unreported = (sum_ + loss, tokens + n)
 
@@ -115,12 +115,14 @@ class LossMeter:
         """Stops the run before a model is judged or saved whose parameters are no numbers."""
         if self.last is None:
             return
-        self.settle()
-        tensors = [*unique_tensors(self.run.model).values(), *optimiser_memory(self.run)]
+        self.read_pending()
+        tensors = [*unique_tensors(self.run.model).values(), *optimiser_state(self.run)]
         if not all(bool(local(tensor).isfinite().all()) for tensor in tensors):
-            raise ValueError(f"the parameters are no numbers after {name_place(self.run, self.last)}; {self.way_out()}")
+            raise ValueError(
+                f"the parameters are no numbers after {describe_step(self.run, self.last)}; {self.advice()}"
+            )
 
-    def way_out(self) -> str:
+    def advice(self) -> str:
         """Words what to do now."""
         saved = checkpoints(self.run.folder / "checkpoints")
         if not saved:
@@ -131,126 +133,128 @@ class LossMeter:
         )
 
 
-def optimiser_memory(run: Run) -> Iterator[torch.Tensor]:
+def optimiser_state(run: TrainingRun) -> Iterator[torch.Tensor]:
     """Gives the tensors that the optimiser keeps of each parameter."""
     for state in run.optimiser.state.values():
         yield from (value for value in state.values() if isinstance(value, torch.Tensor))
 
 
-def name_place(run: Run, place: Place) -> str:
+def describe_step(run: TrainingRun, position: StepPosition) -> str:
     """Words where a step was taken, and on what."""
     side = "src" if run.settings.data.form == "pairs" else "tgt"
-    store = run.prepared.train
-    ids = [int(i) for i in (store.src if side == "src" else store.tgt)(place.first)]
-    text = run.prepared.tokenizer.decode(ids, side)[:60]
-    return f"step {place.step} (epoch {place.epoch}, batch {place.batch}, first pair {place.first}: {text!r})"
+    store = run.dataset.train
+    ids = [int(i) for i in (store.src if side == "src" else store.tgt)(position.first)]
+    text = run.dataset.tokenizer.decode(ids, side)[:60]
+    return (
+        f"step {position.step} (epoch {position.epoch}, batch {position.batch}, first pair {position.first}: {text!r})"
+    )
 
 
-def learn(run: Run) -> str:
+def train_loop(run: TrainingRun) -> str:
     """Takes steps until there is a reason to stop, and gives the reason."""
     losses, settings, progress = LossMeter(run), run.settings.train, run.progress
     began, before = time.perf_counter(), progress.seconds
-    groups = feed(run.prepared.train, run.settings, run.team, run.device, (progress.epoch, progress.batch))
-    with Brake() as brake, closing(groups):
+    groups = prefetch(run.dataset.train, run.settings, run.world, run.device, (progress.epoch, progress.batch))
+    with StopSignal() as brake, closing(groups):
         for group in groups:
-            reason = why_stop(run)
+            reason = stop_reason(run)
             if reason is not None:
                 break
             take_step(run, group, losses)
             progress.seconds = before + time.perf_counter() - began
             if progress.step % settings.valid_every == 0:
                 losses.check()
-                judge(run)
-            pulled = brake.agreed(run)
+                validate_and_keep(run)
+            pulled = brake.received_by_any(run)
             if progress.step % settings.save_every == 0 or pulled is not None:
                 losses.check()
-                save(run)
+                save_checkpoint(run)
             if pulled is not None:
                 raise RunStoppedError(pulled)
         else:
-            reason = why_stop(run) or f"all {settings.max_epochs} epochs are done"
+            reason = stop_reason(run) or f"all {settings.max_epochs} epochs are done"
         losses.check()
     return reason
 
 
-def take_step(run: Run, group: Group, losses: LossMeter) -> None:
+def take_step(run: TrainingRun, batches: StepBatches, losses: LossMeter) -> None:
     """Learns from some batches, and counts them."""
     progress, settings = run.progress, run.settings.train
     progress.step += 1
     lr = learning_rate(progress.step, settings, progress.seconds)
-    torch.manual_seed(drawn(settings.seed, progress.step, run.team.rank))
-    told = run.step(group, lr)
+    torch.manual_seed(step_seed(settings.seed, progress.step, run.world.rank))
+    loss_sum = run.step(batches, lr)
     if run.ema is not None:
         run.ema.update(progress.step)
-    progress.epoch, progress.batch = group.epoch, group.batch
-    progress.tokens += group.n_tokens
-    losses.add(told, group.n_tokens, lr, Place(progress.step, group.epoch, group.batch, group.first))
+    progress.epoch, progress.batch = batches.epoch, batches.batch
+    progress.tokens += batches.n_tokens
+    losses.add(loss_sum, batches.n_tokens, lr, StepPosition(progress.step, batches.epoch, batches.batch, batches.first))
 
 
-def drawn(*numbers: int) -> int:
+def step_seed(*numbers: int) -> int:
     """Mixes numbers to a seed: what a step draws depends on nothing but its seed, its number and its process."""
     return int(np.random.SeedSequence(numbers).generate_state(1)[0] // 2)
 
 
-def judge(run: Run) -> None:
+def validate_and_keep(run: TrainingRun) -> None:
     """Validates, and keeps the model if it is the best so far. The leader judges; all hear the verdict."""
     progress = run.progress
     better = 0.0
-    checkpoint = usable(run)
+    checkpoint = model_to_validate(run)
     if checkpoint is not None:
         n = run.settings.train.valid_sentences
-        found = validate(checkpoint, run.prepared.valid, run.prepared.valid_pairs[:n])
-        value = found.value(run.settings.train.stop_on)
+        validation = validate(checkpoint, run.dataset.valid, run.dataset.valid_pairs[:n])
+        value = validation.value(run.settings.train.stop_on)
         better = float(progress.best is None or value > progress.best)
-        progress.valid.append({"step": progress.step, **found.scores})
-        run.watch.valid(progress, str(found), found.samples)
+        progress.valid.append({"step": progress.step, **validation.scores})
+        run.log.validation(progress, str(validation), validation.samples)
         if better:
             progress.best = value
-            keep_model(run, checkpoint, found)
+            save_best(run, checkpoint, validation)
     progress.judged = progress.step
-    if from_leader(better, run.team):
+    if broadcast(better, run.world):
         progress.bad, progress.best_step = 0, progress.step
     else:
         progress.bad += 1
 
 
-def usable(run: Run) -> Checkpoint | None:
+def model_to_validate(run: TrainingRun) -> Checkpoint | None:
     """Gives the leader the model that translates: the running mean of the parameters where there is one, else these.
 
     Shards are gathered by all processes, into a model of the leader's own.
     """
     settings = run.settings
     if run.ema is None and not settings.train.shard:
-        return run.checkpoint() if run.team.leads else None
+        return run.checkpoint() if run.world.is_main else None
     tensors = gathered(unique_tensors(run.model) if run.ema is None else run.ema.mean)
-    if not run.team.leads:
+    if not run.world.is_main:
         return None
-    tokenizer = run.prepared.tokenizer
+    tokenizer = run.dataset.tokenizer
     model = build_model(settings.model, (tokenizer.vocab_size("src"), tokenizer.vocab_size("tgt"))).to(run.device)
     fill(model, tensors, run.folder)
     return replace(run.checkpoint(), model=model)
 
 
-def keep_model(run: Run, checkpoint: Checkpoint, found: Validation) -> None:
+def save_best(run: TrainingRun, checkpoint: Checkpoint, validation: Validation) -> None:
     """Saves the model that is used."""
-    save_model(run.folder / "model", checkpoint, {"valid": found.scores, "step": run.progress.step})
+    save_model(run.folder / "model", checkpoint, {"valid": validation.scores, "step": run.progress.step})
 
 
-def save(run: Run) -> None:
+def save_checkpoint(run: TrainingRun) -> None:
     """Writes a checkpoint and forgets old ones."""
     folder = run.folder / "checkpoints"
     loss, n = run.progress.unreported
     # What one process saves all of them go on with, so each keeps its share of the sum.
     run.progress.unreported = (
-        float(total(torch.tensor(loss, dtype=torch.float64, device=run.device), run.team)) / run.team.world,
+        float(all_reduce(torch.tensor(loss, dtype=torch.float64, device=run.device), run.world)) / run.world.size,
         n,
     )
-    save_state(folder, run.model, run.optimiser, run.ema, run.progress, run.team.leads)
-    if run.team.leads:
-        forget_old(folder, max(run.settings.train.keep, run.settings.train.average))
+    save_state(folder, run.model, run.optimiser, run.ema, run.progress, run.world.is_main)
+    if run.world.is_main:
+        remove_old(folder, max(run.settings.train.keep, run.settings.train.average))
 
 
-def why_stop(run: Run) -> str | None:
+def stop_reason(run: TrainingRun) -> str | None:
     """Gives the reason to stop now, if there is one."""
     progress, settings = run.progress, run.settings.train
     if settings.max_steps is not None and progress.step >= settings.max_steps:

@@ -25,7 +25,7 @@ def smoothed_cross_entropy(
     return (loss * real).sum(), (plain.detach() * real).sum()
 
 
-def agreeing_cross_entropy(
+def r_drop_cross_entropy(
     logits: Float[Tensor, "B2 T V"],
     say: Int[Tensor, "B2 T"],
     real: Bool[Tensor, "B2 T"],
@@ -40,8 +40,8 @@ def agreeing_cross_entropy(
     loss, plain = smoothed_cross_entropy(logits, say, real, smoothing)
     logs = torch.log_softmax(logits.float() if logits.dtype in {torch.bfloat16, torch.float16} else logits, dim=-1)
     p, q = logs.chunk(2)
-    apart = ((p.exp() - q.exp()) * (p - q)).sum(dim=-1) / 2  # (B, T)
-    return loss / 2 + weight / 2 * (apart * real[: len(apart)]).sum(), plain / 2
+    divergence = ((p.exp() - q.exp()) * (p - q)).sum(dim=-1) / 2  # (B, T)
+    return loss / 2 + weight / 2 * (divergence * real[: len(divergence)]).sum(), plain / 2
 
 
 # Logits in one block: small enough for a CPU's cache, large enough for a quick matrix product.
@@ -100,7 +100,7 @@ class LinearCrossEntropy(torch.autograd.Function):
         return d_x * d_loss.to(d_x.dtype), d_table * d_loss, *[None] * (len(ctx.needs_input_grad) - 2)
 
 
-class LinearAgreeing(torch.autograd.Function):
+class LinearRDrop(torch.autograd.Function):
     """Sums of the loss of two passes that should agree, and of the plain loss, on a GPU; all logits in one block."""
 
     @staticmethod
@@ -142,7 +142,7 @@ def _block(logits: Tensor, say: Tensor, real: Tensor, smoothing: float) -> tuple
     return (loss * share).sum(), (plain * share).sum(), p.to(kind)
 
 
-class Learner(nn.Module):
+class LossModule(nn.Module):
     """Reads a batch and says how wrong the model is: the sum of the smoothed loss, and of −log p alone."""
 
     def __init__(self, model: Seq2Seq, smoothing: float, r_drop: float = 0.0):
@@ -160,7 +160,7 @@ class Learner(nn.Module):
     def _twice(self, batch: Batch) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
         x, tgt = self.model.features(batch), batch.tgt
         if not x.is_cuda:
-            return agreeing_cross_entropy(self.model.output(x), tgt.labels, tgt.token_mask, self.smoothing, self.r_drop)
+            return r_drop_cross_entropy(self.model.output(x), tgt.labels, tgt.token_mask, self.smoothing, self.r_drop)
         say, real = (half.chunk(2)[0].flatten() for half in (tgt.labels, tgt.token_mask))
         table = self.model.output.table.weight
-        return LinearAgreeing.apply(x.flatten(0, 1), table, say, real, self.smoothing, self.r_drop)  # pyright: ignore
+        return LinearRDrop.apply(x.flatten(0, 1), table, say, real, self.smoothing, self.r_drop)  # pyright: ignore

@@ -15,24 +15,24 @@ from regard.atomic import atomic_file
 from regard.train.state import Progress
 
 
-class Watch:
+class RunLog:
     """Shows and writes down what happens; on a process that does not lead it does neither."""
 
-    def __init__(self, folder: Path, total_steps: int | None, leads: bool, draw: Callable[[Progress], None]):
+    def __init__(self, folder: Path, total_steps: int | None, is_main: bool, plot: Callable[[Progress], None]):
         self.folder = folder
-        self.leads = leads
-        self.draw = draw
-        self.console = Console(stderr=True, soft_wrap=True, quiet=not leads)
-        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[told]}"))
+        self.is_main = is_main
+        self.plot = plot
+        self.console = Console(stderr=True, soft_wrap=True, quiet=not is_main)
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"))
         self.bar = Bar(
             *columns, TimeElapsedColumn(), TimeRemainingColumn(), console=self.console, disable=not self._live()
         )
-        self.task = self.bar.add_task("training", total=total_steps, told="")
-        self.log = (folder / "log.txt").open("a", encoding="utf-8") if leads else None
-        self.metrics = (folder / "metrics.jsonl").open("a", encoding="utf-8") if leads else None
-        self.board = _tensorboard(folder / "tensorboard") if leads else None
+        self.task = self.bar.add_task("training", total=total_steps, text="")
+        self.log = (folder / "log.txt").open("a", encoding="utf-8") if is_main else None
+        self.metrics = (folder / "metrics.jsonl").open("a", encoding="utf-8") if is_main else None
+        self.board = _tensorboard(folder / "tensorboard") if is_main else None
 
-    def __enter__(self) -> "Watch":
+    def __enter__(self) -> "RunLog":
         self.bar.start()
         return self
 
@@ -42,7 +42,7 @@ class Watch:
             if file is not None:
                 file.close()
 
-    def go_on(self, step: int) -> None:
+    def resume_from(self, step: int) -> None:
         """Forgets what was recorded after a step from which the run goes on: those steps will be taken again."""
         if self.metrics is None:
             return
@@ -53,7 +53,7 @@ class Watch:
             draft.write_text("".join(line for line in lines if _step_of(line) <= step), encoding="utf-8")
         self.metrics = path.open("a", encoding="utf-8")
 
-    def say(self, message: str) -> None:
+    def info(self, message: str) -> None:
         """Says a sentence on the terminal and in the log."""
         self.console.print(message, markup=False, highlight=False)
         if self.log is not None:
@@ -61,24 +61,24 @@ class Watch:
 
     def step(self, step: int, loss: float, lr: float, speed: float) -> None:
         """Reports the mean loss of some steps."""
-        told = f"step {step} · loss {loss:.3f} · {speed:,.0f} tokens/s · lr {lr:.1e}"
-        self.bar.update(self.task, completed=step, told=told)
+        text = f"step {step} · loss {loss:.3f} · {speed:,.0f} tokens/s · lr {lr:.1e}"
+        self.bar.update(self.task, completed=step, text=text)
         self._record(step, {"loss": loss, "lr": lr, "tokens_per_second": speed})
         if not self._live():
-            self.say(told)
+            self.info(text)
 
-    def valid(self, progress: Progress, found: str, samples: Sequence[tuple[str, str, str]]) -> None:
+    def validation(self, progress: Progress, summary: str, samples: Sequence[tuple[str, str, str]]) -> None:
         """Reports the newest validation and a few translations."""
         scores = {name: value for name, value in progress.valid[-1].items() if name != "step"}
         self._record(progress.step, {f"valid_{name}": value for name, value in scores.items()})
-        self.say(f"step {progress.step}: {found}")
-        if self.leads:
-            self.draw(progress)
+        self.info(f"step {progress.step}: {summary}")
+        if self.is_main:
+            self.plot(progress)
         for src, tgt, reference in samples:
-            self.say(f"  {src}\n    → {tgt}\n    = {reference}")
+            self.info(f"  {src}\n    → {tgt}\n    = {reference}")
 
     def _live(self) -> bool:
-        return self.leads and self.console.is_terminal
+        return self.is_main and self.console.is_terminal
 
     def _record(self, step: int, values: Mapping[str, float]) -> None:
         if self.metrics is not None:

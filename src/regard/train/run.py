@@ -12,10 +12,10 @@ from regard.checkpoint.folder import Checkpoint
 from regard.config import Settings, TrainSettings, choose
 from regard.data.prepare import Dataset
 from regard.model import Seq2Seq
-from regard.train.distributed import Team, wrap
+from regard.train.distributed import World, distribute
 from regard.train.initialise import SKIP_GRAM, start_from_model, start_from_vectors
-from regard.train.loss import Learner
-from regard.train.progress import Watch
+from regard.train.loss import LossModule
+from regard.train.progress import RunLog
 from regard.train.state import Ema, Progress, checkpoints, load_state
 from regard.train.step import Step, check_schedule, make_optimiser, make_step
 
@@ -27,25 +27,25 @@ PRECISION = {"auto": None, "float32": "float32", "bfloat16": "bfloat16"}
 
 
 @dataclass(eq=False)
-class Run:
+class TrainingRun:
     """One run's parts; what changes is inside `progress` and the modules."""
 
     folder: Path
     settings: Settings
-    prepared: Dataset
+    dataset: Dataset
     model: Seq2Seq
-    learner: nn.Module  # the model, or the model wrapped so that several processes learn together
+    module: nn.Module  # the model, or the model wrapped so that several processes learn together
     optimiser: torch.optim.Optimizer
     step: Step
     ema: Ema | None
     progress: Progress
-    team: Team
+    world: World
     device: torch.device
-    watch: Watch
+    log: RunLog
 
     def checkpoint(self) -> Checkpoint:
         """Gives the model with its words and settings."""
-        return Checkpoint(self.model, self.prepared.tokenizer, self.settings)
+        return Checkpoint(self.model, self.dataset.tokenizer, self.settings)
 
 
 def choose_device(name: str) -> torch.device:
@@ -61,7 +61,7 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
-def resolve(settings: Settings, device: torch.device) -> Settings:
+def resolve_settings(settings: Settings, device: torch.device) -> Settings:
     """Settles what was left to the machine, and refuses what cannot be done, before any work."""
     train = settings.train
     check_schedule(train)
@@ -119,64 +119,66 @@ def check_numbers(train: TrainSettings) -> None:
 
 
 def open_run(
-    folder: Path, settings: Settings, prepared: Dataset, team: Team, device: torch.device, watch: Watch
-) -> Run:
+    folder: Path, settings: Settings, dataset: Dataset, world: World, device: torch.device, log: RunLog
+) -> TrainingRun:
     """Builds the model from the seed, or from the newest checkpoint if the run has one."""
     torch.manual_seed(settings.train.seed)
-    tokenizer = prepared.tokenizer
+    tokenizer = dataset.tokenizer
     model = build_model(settings.model, (tokenizer.vocab_size("src"), tokenizer.vocab_size("tgt"))).to(device)
     model.train()
     saved = checkpoints(folder / "checkpoints")
     if not saved and settings.train.init is not None:
         start_from_model(model, settings.train.init)
     if not saved and settings.train.vectors != "random":
-        watch.say(f"learning {settings.train.vectors} vectors")
-        start_from_vectors(model, prepared.train, settings.train.vectors, settings.train.seed)
+        log.info(f"learning {settings.train.vectors} vectors")
+        start_from_vectors(model, dataset.train, settings.train.vectors, settings.train.seed)
     # Shards are other tensors than the parameters they were cut from: the optimiser must know the shards.
-    learner = wrap(Learner(model, settings.train.label_smoothing, settings.train.r_drop), team, settings.train.shard)
+    module = distribute(
+        LossModule(model, settings.train.label_smoothing, settings.train.r_drop), world, settings.train.shard
+    )
     optimiser = make_optimiser(model, settings.train)
     ema = None if settings.train.ema is None else Ema(model, settings.train.ema)
     progress = load_state(saved[-1], model, optimiser, ema) if saved else Progress()
-    step = make_step(learner, optimiser, settings.train, team, device, watch.say)
-    return Run(folder, settings, prepared, model, learner, optimiser, step, ema, progress, team, device, watch)
+    step = make_step(module, optimiser, settings.train, world, device, log.info)
+    return TrainingRun(folder, settings, dataset, model, module, optimiser, step, ema, progress, world, device, log)
 
 
-ASIDE = ".replaced"  # inside the folder, so that no neighbour is touched and a mounted folder will do
+BACKUP = ".replaced"  # inside the folder, so that no neighbour is touched and a mounted folder will do
 
 
-def put_aside(folder: Path) -> None:
+def back_up(folder: Path) -> None:
     """Moves all that is in a folder out of a new run's way; of a replacement that was killed the first run is kept."""
-    aside = folder / ASIDE
+    aside = folder / BACKUP
     if aside.exists():
-        return clear(folder)
+        return remove_run(folder)
     aside.mkdir()
-    for path in own(folder):
+    for path in run_files(folder):
         path.rename(aside / path.name)
 
 
-def put_back(folder: Path) -> None:
+def restore(folder: Path) -> None:
     """Makes a folder what it was before `put_aside`, or empty."""
-    aside = folder / ASIDE
-    clear(folder)
+    aside = folder / BACKUP
+    remove_run(folder)
     if aside.is_dir():
         for path in list(aside.iterdir()):
             path.rename(folder / path.name)
         aside.rmdir()
 
 
-def let_go(folder: Path) -> None:
+def discard_backup(folder: Path) -> None:
     """Removes the old run."""
-    shutil.rmtree(folder / ASIDE, ignore_errors=True)
+    shutil.rmtree(folder / BACKUP, ignore_errors=True)
 
 
-def own(folder: Path) -> list[Path]:
+def run_files(folder: Path) -> list[Path]:
     """Lists what a folder holds of its new run."""
-    return [path for path in folder.iterdir() if path.name != ASIDE] if folder.is_dir() else []
+    return [path for path in folder.iterdir() if path.name != BACKUP] if folder.is_dir() else []
 
 
-def clear(folder: Path) -> None:
+def remove_run(folder: Path) -> None:
     """Removes what a folder holds of its new run."""
-    for path in own(folder):
+    for path in run_files(folder):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:

@@ -11,14 +11,14 @@ from regard.checkpoint import CONFIG, settings_table
 from regard.config import Settings, merge, parse_override, parse_settings, preset
 from regard.data.formats import read_blocks, read_pairs
 from regard.data.normalise import guess_language
-from regard.train.distributed import place_in_team
-from regard.train.initialise import check_inherited, inherited
-from regard.train.run import choose_device, put_aside, resolve
-from regard.train.trainer import settings_of
+from regard.train.distributed import read_world
+from regard.train.initialise import check_inherited, inherited_settings
+from regard.train.run import back_up, choose_device, resolve_settings
+from regard.train.trainer import read_run_settings
 
 
 @dataclass(frozen=True)
-class Sources:
+class DataOptions:
     """The text a user named, and its languages if they were."""
 
     train: tuple[str, ...]
@@ -29,41 +29,41 @@ class Sources:
 
 
 @dataclass(frozen=True)
-class Said:
+class TrainOptions:
     """What a user says of the model and of how it learns; a model to begin with brings its own sizes and parts."""
 
     preset: str | None = None
     family: str | None = None
     config: Path | None = None
-    sets: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()
     init: str | None = None
     corpora: Path | None = None  # where the files that the config names lie
 
 
-def start_run(folder: Path, sources: Sources, said: Said, resume: bool, overwrite: bool) -> Settings:
+def start_run(folder: Path, data: DataOptions, options: TrainOptions, resume: bool, overwrite: bool) -> Settings:
     """Gives the settings of a new run, or of the one to go on with; an existing run is not overwritten unless told.
 
     Of several processes the leader alone looks at the folder: it may be at work there before the others look. A team
     that torchrun started anew goes on with the run that it began.
     """
-    team = place_in_team()
+    world = read_world()
     if resume and overwrite:
         raise ValueError("--resume and --overwrite exclude each other: go on with the run, or replace it")
     if resume:
-        return _changed(folder, sources, said)
-    made = parse_settings(Settings, _tables(sources, said))
-    check_inherited(made, said.init)
-    resolve(made, choose_device(made.train.device))  # a mistake is found before anything is put aside
-    if team.leads and not (team.restarts and _began(folder, made)):
-        _make_room(folder, overwrite)
+        return _resumed_settings(folder, data, options)
+    made = parse_settings(Settings, _tables(data, options))
+    check_inherited(made, options.init)
+    resolve_settings(made, choose_device(made.train.device))  # a mistake is found before anything is put aside
+    if world.is_main and not (world.restarts and _is_same_run(folder, made)):
+        _claim_folder(folder, overwrite)
     return made
 
 
-def _changed(folder: Path, sources: Sources, said: Said) -> Settings:
+def _resumed_settings(folder: Path, data: DataOptions, options: TrainOptions) -> Settings:
     """Gives a run's settings with what a user says otherwise now; its text, pieces and model stay."""
-    saved = settings_of(folder)
+    saved = read_run_settings(folder)
     tables = settings_table(saved)
-    made = parse_settings(Settings, merge(tables, *_layers(said, sources, tables)))
+    made = parse_settings(Settings, merge(tables, *_layers(options, data, tables)))
     for table in ("data", "text", "model", "train"):
         kept = ("init",) if table == "train" else asdict(getattr(saved, table))
         for name in kept:
@@ -76,15 +76,15 @@ def _changed(folder: Path, sources: Sources, said: Said) -> Settings:
     return made
 
 
-def _began(folder: Path, made: Settings) -> bool:
+def _is_same_run(folder: Path, made: Settings) -> bool:
     """Tells whether the run in a folder is this one, begun before its processes were started anew."""
     if not (folder / CONFIG).exists():
         return not folder.exists()
     device = choose_device(made.train.device)
-    return settings_of(folder) == resolve(made, device)
+    return read_run_settings(folder) == resolve_settings(made, device)
 
 
-def _make_room(folder: Path, overwrite: bool) -> None:
+def _claim_folder(folder: Path, overwrite: bool) -> None:
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder}: a run needs a folder, got a file of this name: name another with --out")
     taken = folder.is_dir() and any(folder.iterdir())
@@ -93,42 +93,46 @@ def _make_room(folder: Path, overwrite: bool) -> None:
             f"{folder}: there is something here already: --resume goes on with it, --overwrite replaces it"
         )
     if taken:
-        put_aside(folder)
+        back_up(folder)
 
 
-def _data(sources: Sources) -> dict[str, list[str]]:
-    given = {"train": sources.train, "valid": sources.valid, "test": sources.test}
+def _data(data: DataOptions) -> dict[str, list[str]]:
+    given = {"train": data.train, "valid": data.valid, "test": data.test}
     return {name: list(values) for name, values in given.items() if values}
 
 
-def _tables(sources: Sources, said: Said) -> dict[str, Any]:
+def _tables(data: DataOptions, options: TrainOptions) -> dict[str, Any]:
     """Lays over each other: preset or the model to begin with, file, command line."""
-    under = _under(said)
-    tables = merge(under, *_layers(said, sources, under))
+    under = _base_tables(options)
+    tables = merge(under, *_layers(options, data, under))
     if not tables["data"].get("train"):
         raise ValueError("there is no text to learn from: name it with --data")
-    return merge(tables, {"data": _languages(sources, tables["data"])})
+    return merge(tables, {"data": _languages(data, tables["data"])})
 
 
-def _under(said: Said) -> dict[str, Any]:
+def _base_tables(options: TrainOptions) -> dict[str, Any]:
     """Gives the tables that lie under all others."""
-    init = said.init
+    init = options.init
     if init is None:
-        return preset(said.preset or "small", said.family or "transformer")
-    for option, value in (("--preset", said.preset), ("--family", said.family)):
+        return preset(options.preset or "small", options.family or "transformer")
+    for option, value in (("--preset", options.preset), ("--family", options.family)):
         if value is not None:
             raise ValueError(f"--init {init} brings its own sizes and parts, got {option} {value}: leave one out")
-    return inherited(init)
+    return inherited_settings(init)
 
 
-def _layers(said: Said, sources: Sources, under: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _layers(options: TrainOptions, data: DataOptions, base: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Gives the tables of the file and of the command line."""
-    file = {} if said.config is None else placed(_read(said.config, under), said.config.parent, said.corpora)
-    init = {} if said.init is None else {"train": {"init": said.init}}
-    return [file, init, {"data": _data(sources)}, *(parse_override(text) for text in said.sets)]
+    file = (
+        {}
+        if options.config is None
+        else resolve_paths(_read(options.config, base), options.config.parent, options.corpora)
+    )
+    init = {} if options.init is None else {"train": {"init": options.init}}
+    return [file, init, {"data": _data(data)}, *(parse_override(text) for text in options.overrides)]
 
 
-def placed(file: dict[str, Any], beside: Path, corpora: Path | None) -> dict[str, Any]:
+def resolve_paths(file: dict[str, Any], beside: Path, corpora: Path | None) -> dict[str, Any]:
     """Says where the texts that a file names lie: `./x` beside the file, others in the folder of corpora if given."""
 
     def place(path: str) -> str:
@@ -143,14 +147,14 @@ def placed(file: dict[str, Any], beside: Path, corpora: Path | None) -> dict[str
     return {**file, "data": data} if "data" in file else file
 
 
-def _languages(sources: Sources, data: dict[str, Any]) -> dict[str, str]:
+def _languages(options: DataOptions, data: dict[str, Any]) -> dict[str, str]:
     """Gives the languages: those said, else those that the script of the first lines tells."""
     named = {
-        "src_lang": sources.src_lang or data.get("src_lang"),
-        "tgt_lang": sources.tgt_lang or data.get("tgt_lang"),
+        "src_lang": options.src_lang or data.get("src_lang"),
+        "tgt_lang": options.tgt_lang or data.get("tgt_lang"),
     }
     if data.get("form", "pairs") != "pairs":
-        spoken = named["tgt_lang"] or named["src_lang"] or _spoken(data["train"])
+        spoken = named["tgt_lang"] or named["src_lang"] or _guess_text_language(data["train"])
         return {"src_lang": spoken, "tgt_lang": spoken}
     if all(named.values()) or "-" in data["train"]:
         return {key: value for key, value in named.items() if value}
@@ -162,7 +166,7 @@ def _languages(sources: Sources, data: dict[str, Any]) -> dict[str, str]:
     return {key: value or guessed[key] for key, value in named.items()}
 
 
-def _spoken(sources: list[str]) -> str:
+def _guess_text_language(sources: list[str]) -> str:
     """Gives the language of a text, as far as its script tells."""
     if "-" in sources:
         return "text"

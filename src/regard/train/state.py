@@ -85,9 +85,9 @@ def save_state(
             write_json(part / PROGRESS, asdict(progress))
 
 
-def load_state(place: Path, model: nn.Module, optimiser: torch.optim.Optimizer, ema: Ema | None) -> Progress:
+def load_state(folder: Path, model: nn.Module, optimiser: torch.optim.Optimizer, ema: Ema | None) -> Progress:
     """Puts a checkpoint back: parameters, optimiser, averages, and where the run stood."""
-    path = place / STATE
+    path = folder / STATE
     groups: dict[str, dict[str, Tensor]] = {"model": {}, "ema": {}, "adam": {}}
     for name, tensor in read_tensors(path).items():
         kind, _, rest = name.partition(".")
@@ -98,8 +98,8 @@ def load_state(place: Path, model: nn.Module, optimiser: torch.optim.Optimizer, 
     if ema is not None:
         for name, mean in ema.mean.items():  # a mean that is asked for now begins here
             put(mean, groups["ema"].get(name, groups["model"][name]))
-    put_optimiser(model, optimiser, groups["adam"])
-    return read_progress(place / PROGRESS)
+    fill_optimiser(model, optimiser, groups["adam"])
+    return read_progress(folder / PROGRESS)
 
 
 def read_progress(path: Path) -> Progress:
@@ -123,7 +123,7 @@ def optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer) -> dic
 
 
 @torch.no_grad()
-def put_optimiser(model: nn.Module, optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+def fill_optimiser(model: nn.Module, optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
     """Gives the optimiser its memory back."""
     for name, parameter in model.named_parameters():
         for key in ("step", "exp_avg", "exp_avg_sq"):
@@ -141,7 +141,7 @@ def checkpoints(folder: Path) -> list[Path]:
     return [latest(folder / name) for name in sorted(names) if re.fullmatch(r"step-\d{8}", name)]
 
 
-def forget_old(folder: Path, keep: int) -> None:
+def remove_old(folder: Path, keep: int) -> None:
     """Removes all but the newest checkpoints, and what a run that was killed left half-written."""
     kept = checkpoints(folder)[-keep:]
     for path in folder.glob("step-*"):
@@ -149,9 +149,9 @@ def forget_old(folder: Path, keep: int) -> None:
             shutil.rmtree(path)
 
 
-def average_states(places: Sequence[Path]) -> dict[str, Tensor]:
+def average_states(folders: Sequence[Path]) -> dict[str, Tensor]:
     """Gives the mean of the parameters saved in some checkpoints of one run."""
-    return average([_parameters(place / STATE) for place in places])
+    return average([_parameters(place / STATE) for place in folders])
 
 
 def average(models: Sequence[dict[str, Tensor]], shares: Sequence[float] | None = None) -> dict[str, Tensor]:
@@ -177,15 +177,15 @@ def _mean(tensors: Sequence[Tensor], shares: Sequence[float] | None) -> Tensor:
 
 def average_run(run: Path, out: Path, last: int) -> int:
     """Saves the mean of a run's newest checkpoints as a model, and gives how many there were."""
-    places = checkpoints(run / "checkpoints")[-last:] if last > 0 else []
-    if not places:
+    folders = checkpoints(run / "checkpoints")[-last:] if last > 0 else []
+    if not folders:
         raise ValueError(f"{run}: there must be 1 or more checkpoints to average, got 0 (last {last})")
     if out.exists():
         raise ValueError(f"{out}: there is something here already: name another folder")
     checkpoint = load_model(run)
-    fill(checkpoint.model, average_states(places), places[-1])
-    save_model(out, checkpoint, {"averaged": [place.name for place in places]})
-    return len(places)
+    fill(checkpoint.model, average_states(folders), folders[-1])
+    save_model(out, checkpoint, {"averaged": [place.name for place in folders]})
+    return len(folders)
 
 
 def average_models(models: Sequence[Path], shares: Sequence[float], out: Path) -> None:

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from regard.batch import Batch, BatchShape, unpack
 from regard.config import TrainSettings, choose
-from regard.train.batching import Group
-from regard.train.distributed import Team
+from regard.train.batching import StepBatches
+from regard.train.distributed import World
 
 
 def make_optimiser(model: nn.Module, settings: TrainSettings) -> torch.optim.AdamW:
@@ -41,7 +41,7 @@ def set_rate(optimiser: torch.optim.Optimizer, lr: float) -> None:
 
 
 def run_step(
-    learner: nn.Module,
+    module: nn.Module,
     optimiser: torch.optim.Optimizer,
     batches: Sequence[Batch],
     scale: float | Float[Tensor, ""],
@@ -53,60 +53,60 @@ def run_step(
     not depend on how the tokens are shared out.
     """
     optimiser.zero_grad(set_to_none=True)
-    told = []
-    device = next(learner.parameters()).device
+    losses = []
+    device = next(module.parameters()).device
     with torch.autocast(device.type, torch.bfloat16, enabled=settings.precision == "bfloat16"):
         for batch in batches:
-            loss, plain = learner(batch)
+            loss, plain = module(batch)
             (loss * scale).backward()
-            told.append(plain)
+            losses.append(plain)
     if settings.clip is not None:
-        nn.utils.clip_grad_norm_(learner.parameters(), settings.clip)
+        nn.utils.clip_grad_norm_(module.parameters(), settings.clip)
     optimiser.step()
-    return torch.stack(told).sum()
+    return torch.stack(losses).sum()
 
 
 AHEAD = 8  # steps that the device may still have to do
 
-Step = Callable[[Group, float], Tensor]  # from batches and a learning rate to the sum of −log p
+Step = Callable[[StepBatches, float], Tensor]  # from batches and a learning rate to the sum of −log p
 
 
 @dataclass(frozen=True, eq=False)
-class Captured:
+class CapturedStep:
     """One step on batches of one shape, recorded: it reads `ids` and leaves its sum of losses in `told`."""
 
     graph: torch.cuda.CUDAGraph
     ids: Int[Tensor, " N"]
-    told: Float[Tensor, ""]
+    loss_sum: Float[Tensor, ""]
 
 
 def make_step(
-    learner: nn.Module,
+    module: nn.Module,
     optimiser: torch.optim.Optimizer,
     settings: TrainSettings,
-    team: Team,
+    world: World,
     device: torch.device,
-    say: Callable[[str], None],
+    log: Callable[[str], None],
 ) -> Step:
     """Gives the quickest way to take a step here: captured on a GPU, else one operation at a time."""
-    plain = _plain_step(learner, optimiser, settings, team, device)
+    plain = _plain_step(module, optimiser, settings, world, device)
     if device.type != "cuda":
         return plain
-    if team.world > 1 or settings.accumulate > 1:
-        why = "several processes" if team.world > 1 else f"train.accumulate {settings.accumulate}"
-        say(f"steps run one operation at a time: with {why} they are not captured")
+    if world.size > 1 or settings.accumulate > 1:
+        why = "several processes" if world.size > 1 else f"train.accumulate {settings.accumulate}"
+        log(f"steps run one operation at a time: with {why} they are not captured")
         return plain
-    return CapturedSteps(learner, optimiser, settings, plain, device, say)
+    return CapturedSteps(module, optimiser, settings, plain, device, log)
 
 
 def _plain_step(
-    learner: nn.Module, optimiser: torch.optim.Optimizer, settings: TrainSettings, team: Team, device: torch.device
+    module: nn.Module, optimiser: torch.optim.Optimizer, settings: TrainSettings, world: World, device: torch.device
 ) -> Step:
-    def step(group: Group, lr: float) -> Tensor:
+    def step(group: StepBatches, lr: float) -> Tensor:
         set_rate(optimiser, lr)
         batches = [part.batch(device, group.n_tokens) for part in group.parts]
         # DDP takes the mean over processes, hence the factor.
-        return run_step(learner, optimiser, batches, team.world / group.n_tokens, settings)
+        return run_step(module, optimiser, batches, world.size / group.n_tokens, settings)
 
     return step
 
@@ -121,67 +121,67 @@ class CapturedSteps:
 
     def __init__(
         self,
-        learner: nn.Module,
+        module: nn.Module,
         optimiser: torch.optim.Optimizer,
         settings: TrainSettings,
         plain: Step,
         device: torch.device,
-        say: Callable[[str], None],
+        log: Callable[[str], None],
     ):
-        self.learner = learner
+        self.module = module
         self.optimiser = optimiser
         self.settings = settings
         self.plain = plain
-        self.say = say
+        self.log = log
         self.device = device
         self.stream = torch.cuda.Stream(device)
         self.pool = torch.cuda.graph_pool_handle()
         self.scale = torch.ones((), device=device)
-        self.graphs: dict[BatchShape, Captured | None] = {}
+        self.graphs: dict[BatchShape, CapturedStep | None] = {}
         self.capturable = True
-        self.under_way: deque[torch.Event] = deque()
+        self.in_flight: deque[torch.Event] = deque()
 
-    def __call__(self, group: Group, lr: float) -> Tensor:
+    def __call__(self, batches: StepBatches, lr: float) -> Tensor:
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream):
-            told = self._step(group, lr)
-            self._keep_pace()
+            loss_sum = self._step(batches, lr)
+            self._limit_lead()
         torch.cuda.current_stream().wait_stream(self.stream)
-        return told
+        return loss_sum
 
-    def _keep_pace(self) -> None:
+    def _limit_lead(self) -> None:
         """Waits for a step of some time ago, so that the program is never far ahead of the device."""
-        self.under_way.append(self.stream.record_event())
-        if len(self.under_way) > AHEAD:
-            self.under_way.popleft().synchronize()
+        self.in_flight.append(self.stream.record_event())
+        if len(self.in_flight) > AHEAD:
+            self.in_flight.popleft().synchronize()
 
-    def _step(self, group: Group, lr: float) -> Tensor:
-        (part,) = group.parts
+    def _step(self, batches: StepBatches, lr: float) -> Tensor:
+        (part,) = batches.parts
         if not self.capturable or part.shape not in self.graphs:
             self.graphs.setdefault(part.shape, None)
-            return self.plain(group, lr)
-        captured = self.graphs[part.shape] or self._captured(part.shape)
+            return self.plain(batches, lr)
+        captured = self.graphs[part.shape] or self._capture(part.shape)
         if captured is None:
-            return self.plain(group, lr)
+            return self.plain(batches, lr)
         set_rate(self.optimiser, lr)
-        self.scale.fill_(1 / group.n_tokens)
+        self.scale.fill_(1 / batches.n_tokens)
         captured.ids.copy_(part.ids, non_blocking=True)
         captured.graph.replay()
-        return captured.told.clone()
+        return captured.loss_sum.clone()
 
-    def _captured(self, shape: BatchShape) -> Captured | None:
+    def _capture(self, shape: BatchShape) -> CapturedStep | None:
         """Records a step on batches of one shape; what cannot be recorded is said once, and runs as before."""
         ids = torch.zeros(shape.rows * (shape.src + shape.tgt + 3), dtype=torch.int32, device=self.device)
         graph = torch.cuda.CUDAGraph()
         try:
             with torch.cuda.graph(graph, self.pool, self.stream, capture_error_mode="thread_local"):
                 batch = unpack(ids, shape, False, 0)
-                told = run_step(self.learner, self.optimiser, [batch], self.scale, self.settings)
+                loss_sum = run_step(self.module, self.optimiser, [batch], self.scale, self.settings)
         except RuntimeError as error:
             self.capturable = False
-            self.say(f"steps run one operation at a time: this model cannot be captured ({_first_line(error)})")
+            self.log(f"steps run one operation at a time: this model cannot be captured ({_first_line(error)})")
             return None
-        self.graphs[shape] = Captured(graph, ids, told)
+        self.graphs[shape] = CapturedStep(graph, ids, loss_sum)
         return self.graphs[shape]
 
 

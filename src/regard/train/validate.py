@@ -17,7 +17,7 @@ from regard.pipeline.generator import Generator
 from regard.pipeline.translator import Translator
 from regard.score import score
 from regard.search.scoring import document_likelihood, text_likelihood
-from regard.train.batching import plan_epoch
+from regard.train.batching import make_batches
 from regard.train.loss import smoothed_cross_entropy
 
 GIVEN, WRITTEN = 24, 120  # pieces of the sample that are given, and that are written after them, at most
@@ -40,10 +40,10 @@ def text_sample(checkpoint: Checkpoint, store: IdStore | Windows) -> tuple[str, 
     settings = replace(decode, method="sample", n_best=1, max_extra=min(WRITTEN, decode.max_extra))
     written = [token for token, _ in writer.tokens(given, settings)]
     rest = text[len(given) : len(given) + WRITTEN]
-    return _shown(checkpoint, given), _shown(checkpoint, written), _shown(checkpoint, rest)
+    return _decode_line(checkpoint, given), _decode_line(checkpoint, written), _decode_line(checkpoint, rest)
 
 
-def _shown(checkpoint: Checkpoint, ids: list[int]) -> str:
+def _decode_line(checkpoint: Checkpoint, ids: list[int]) -> str:
     return checkpoint.tokenizer.decode(ids).replace("\n", "⏎")
 
 
@@ -106,7 +106,7 @@ def mean_loss(model: nn.Module, store: IdStore, budget: int) -> float:
     """Gives the mean −log p over all target tokens of a store."""
     device = next(model.parameters()).device
     lengths = store.lengths()
-    plan = plan_epoch(lengths, max(budget, int(lengths.max()) + 1), seed=0, epoch=0)
+    plan = make_batches(lengths, max(budget, int(lengths.max()) + 1), seed=0, epoch=0)
     total = 0.0
     for indices in (batch.tolist() for batch in plan.batches):
         batch = make_batch([store.src(i) for i in indices], [store.tgt(i) for i in indices]).to(device)

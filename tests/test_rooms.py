@@ -8,7 +8,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "regard"
 # In the order in which data meets them; `__init__` and `__main__` are doors, not rooms.
 ORDER = (
-    "config atomic padding data mask batch position kernels attention native model build search engine checkpoint "
+    "config atomic padding data mask batch position kernels ops attention native model build search engine checkpoint "
     "zoo pipeline score train trace align plot qa study serve notebook cli"
 )
 ROOMS = tuple(ORDER.split(" "))

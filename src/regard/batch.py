@@ -1,4 +1,4 @@
-"""Ids become a batch: the only file that knows padding, lengths and shifting."""
+"""Ids become a batch of tensors: the only file that knows padding, lengths and shifting."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,20 +12,24 @@ from torch import Tensor
 from regard.mask import Mask, causal
 from regard.padding import BOS, EOS, Ids, pad
 
-Rows = tuple[NDArray[np.int64], NDArray[np.int64]]  # ids of some sentences, (B, width), and how many are real
+Rows = tuple[NDArray[np.int64], NDArray[np.int64]]  # padded ids of some sentences, (B, width), and their lengths
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Source sentences: ids, where each stands, and which of them are real."""
+    """Padded source sentences."""
 
     ids: Int[Tensor, "B S"]
     positions: Int[Tensor, "1 S"]
     lengths: Int[Tensor, " B"]
-    mask: Mask  # who may look at these tokens: everyone at the real ones
+    mask: Mask  # of attention to these tokens: all may be attended to but padding
+
+    @property
+    def token_mask(self) -> Bool[Tensor, "B S"]:
+        """True at tokens, false at padding."""
+        return sequence_mask(self.lengths, self.ids.shape[1])
 
     def to(self, device: torch.device) -> "Source":
-        """Moves to a device."""
         lengths = self.lengths.to(device, non_blocking=True)
         mask = self.mask if self.mask.key_lengths is None else replace(self.mask, key_lengths=lengths)
         ids, positions = (x.to(device, non_blocking=True) for x in (self.ids, self.positions))
@@ -34,17 +38,19 @@ class Source:
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """Target sentences, shifted: what the decoder reads, and what it should say next."""
+    """Padded target sentences, shifted: what the decoder reads, and the tokens that should follow.
+
+    `mask` is the rule of self-attention; which entries are tokens and which padding is `token_mask`.
+    """
 
     inputs: Int[Tensor, "B T"]
     labels: Int[Tensor, "B T"]
     positions: Int[Tensor, "1 T"]
-    token_mask: Bool[Tensor, "B T"]
-    n_tokens: int  # real ones
-    mask: Mask  # causal alone: padding comes last, so a real token sees none of it
+    token_mask: Bool[Tensor, "B T"]  # true at tokens, false at padding
+    n_tokens: int  # without padding
+    mask: Mask  # causal alone: padding comes last, so that no token attends to it
 
     def to(self, device: torch.device) -> "Target":
-        """Moves to a device."""
         inputs, labels, positions, token_mask = (
             x.to(device, non_blocking=True) for x in (self.inputs, self.labels, self.positions, self.token_mask)
         )
@@ -53,7 +59,7 @@ class Target:
 
 @dataclass(frozen=True)
 class BatchShape:
-    """The room for a batch: its rows, and its columns on either side, the end of the sentence included."""
+    """The size of a batch: its rows, and the columns of either side, the end of the sentence included."""
 
     rows: int
     src: int
@@ -62,73 +68,76 @@ class BatchShape:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Some sentence pairs."""
+    """Sentence pairs."""
 
     src: Source
     tgt: Target
 
     def to(self, device: torch.device) -> "Batch":
-        """Moves to a device."""
         return Batch(self.src.to(device), self.tgt.to(device))
 
 
+def sequence_mask(lengths: Int[Tensor, " B"], width: int) -> Bool[Tensor, "B T"]:
+    """Return true for the first `lengths[b]` of `width` columns."""
+    return torch.arange(width, device=lengths.device) < lengths[:, None]
+
+
 def make_source(sentences: Sequence[Ids], width: int | None = None) -> Source:
-    """Pads source sentences, each closed by EOS, to the longest or to a given width."""
+    """Pad source sentences, each closed by EOS, to the longest or to a given width."""
     ids, n = pad(sentences, tail=[EOS], width=width)
     columns, lengths = np.arange(ids.shape[1]), torch.from_numpy(n)
-    positions = columns * (columns < n.max(initial=0))  # as `_positions`; small arrays cost less than small tensors
+    positions = columns * (columns < n.max(initial=0))  # as `_positions`; small arrays are faster than small tensors
     full = bool((n == len(columns)).all())
     mask = Mask() if full else Mask(n_keys=len(columns), key_lengths=lengths, no_empty_rows=True)
     return Source(torch.from_numpy(ids), torch.from_numpy(positions[None]), lengths, mask)
 
 
 def make_batch(src: Sequence[Ids], tgt: Sequence[Ids], widths: tuple[int, int] | None = None) -> Batch:
-    """Pads pairs: the decoder reads BOS and the sentence, and should say the sentence and EOS."""
+    """Pad pairs: the decoder reads BOS and the sentence, and is to write the sentence and EOS."""
     if len(src) != len(tgt):
         raise ValueError(f"there must be one target for each source, got {len(src)} and {len(tgt)}")
     src_width, tgt_width = widths or (None, None)
     (inputs, lengths), (labels, _) = (
         map(torch.from_numpy, pad(tgt, head, tail, tgt_width)) for head, tail in (([BOS], []), ([], [EOS]))
     )
-    token_mask = torch.arange(inputs.shape[1]) < lengths[:, None]
+    token_mask = sequence_mask(lengths, inputs.shape[1])
     target = Target(inputs, labels, _positions(token_mask), token_mask, int(lengths.sum()), causal())
     return Batch(make_source(src, src_width), target)
 
 
 def pack(src: Rows, tgt: Rows, shape: BatchShape) -> Int[Tensor, " N"]:
-    """Lays the ids of a batch out in one row of numbers, which a device takes in one copy; `unpack` is its inverse.
+    """Lay the ids of a batch out in one vector, which goes to a device in one copy; `unpack` is the inverse.
 
-    Sources are closed by EOS, targets stand between BOS and EOS. Rows that a batch does not fill say nothing: their
-    source is EOS alone, and none of their target tokens is real.
+    Sources are closed by EOS, targets stand between BOS and EOS. Rows that a batch does not fill are empty sentences:
+    their source is EOS alone, their target all padding.
     """
     (src_ids, src_lengths), (tgt_ids, tgt_lengths) = src, tgt
     n, B = len(src_ids), shape.rows
     packed = torch.zeros(B * (shape.src + shape.tgt + 3), dtype=torch.int32)
-    ids, ends, written, said = _parts(packed, shape)
-    ids[n:, 0], ends[n:] = EOS, 1
-    for target, value in ((ids, src_ids), (ends, src_lengths), (written, tgt_ids), (said, tgt_lengths - 1)):
+    ids, lengths, targets, n_labels = _parts(packed, shape)
+    ids[n:, 0], lengths[n:] = EOS, 1
+    for target, value in ((ids, src_ids), (lengths, src_lengths), (targets, tgt_ids), (n_labels, tgt_lengths - 1)):
         target[:n] = torch.from_numpy(value)
     return packed
 
 
 def unpack(packed: Int[Tensor, " N"], shape: BatchShape, full: bool, n_tokens: int) -> Batch:
-    """Makes a batch on the device where the packed ids lie, without asking it anything; `full` is without padding."""
-    ids, ends, written, said = _parts(packed.long(), shape)
-    token_mask = torch.arange(shape.tgt, device=packed.device) < said[:, None]
-    inputs, labels = written[:, :-1] * token_mask, written[:, 1:] * token_mask
+    """Make a batch on the device of the packed ids, without waiting for it; `full` says that no source is padded."""
+    ids, lengths, targets, n_labels = _parts(packed.long(), shape)
+    token_mask = sequence_mask(n_labels, shape.tgt)
+    inputs, labels = targets[:, :-1] * token_mask, targets[:, 1:] * token_mask
     target = Target(inputs, labels, _positions(token_mask), token_mask, n_tokens, causal())
-    return Batch(padded_source(ids, ends, full), target)
+    return Batch(padded_source(ids, lengths, full), target)
 
 
 def padded_source(ids: Int[Tensor, "B S"], lengths: Int[Tensor, " B"], full: bool) -> Source:
-    """Makes a source of ids that end with EOS and PAD, on their device and without asking it anything."""
-    token_mask = torch.arange(ids.shape[1], device=ids.device) < lengths[:, None]
+    """Make a source of ids that end with EOS and PAD, on their device and without waiting for it."""
     mask = Mask() if full else Mask(n_keys=ids.shape[1], key_lengths=lengths, no_empty_rows=True)
-    return Source(ids, _positions(token_mask), lengths, mask)
+    return Source(ids, _positions(sequence_mask(lengths, ids.shape[1])), lengths, mask)
 
 
 def duplicate_rows(batch: Batch) -> Batch:
-    """Sets a batch below itself."""
+    """Return a batch of all rows followed by the same rows again."""
     src, tgt = batch.src, batch.tgt
     ids, lengths = (torch.cat([x, x]) for x in (src.ids, src.lengths))
     mask = src.mask if src.mask.key_lengths is None else replace(src.mask, key_lengths=lengths)
@@ -138,12 +147,12 @@ def duplicate_rows(batch: Batch) -> Batch:
 
 
 def _parts(packed: Tensor, shape: BatchShape) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gives source ids and lengths, target ids from BOS to EOS, and the number of tokens to say."""
+    """Return views of source ids and lengths, of target ids from BOS to EOS, and of the number of labels."""
     B = shape.rows
-    ids, ends, written, said = packed.split([B * shape.src, B, B * (shape.tgt + 1), B])
-    return ids.view(B, shape.src), ends, written.view(B, shape.tgt + 1), said
+    ids, lengths, targets, n_labels = packed.split([B * shape.src, B, B * (shape.tgt + 1), B])
+    return ids.view(B, shape.src), lengths, targets.view(B, shape.tgt + 1), n_labels
 
 
 def _positions(token_mask: Bool[Tensor, "B T"]) -> Int[Tensor, "1 T"]:
-    """Gives where each column stands, once for all sentences; one that is padding in all of them stands at 0."""
+    """Return the position of each column, the same in all sentences; one that is padding in all of them has 0."""
     return torch.arange(token_mask.shape[1], device=token_mask.device) * token_mask.any(dim=0, keepdim=True)

@@ -12,7 +12,7 @@ from regard.config import HeadsSettings, ModelSettings, PartSettings, check_valu
 from regard.model import DecoderOnly, MultiHeadAttention, Recurrent, Seq2Seq, Transformer
 from regard.model.layers import Embedding, FactoredTable, FeedForward, Output, make_table
 from regard.model.multihead import check_sizes
-from regard.model.norm import NORM, Residual
+from regard.model.norm import NORM, Norm, Residual
 from regard.model.recurrent import GRUDecoder, GRUEncoder
 from regard.model.transformer import Decoder, DecoderLayer, Encoder, EncoderLayer
 from regard.padding import PAD
@@ -237,6 +237,6 @@ def _residuals(settings: ModelSettings, n: int) -> list[Residual]:
     return [Residual(norm(settings.d_model), norm_first, settings.dropout) for _ in range(n)]
 
 
-def _last_norm(settings: ModelSettings) -> nn.Module | None:
+def _last_norm(settings: ModelSettings) -> Norm | None:
     first = choose(NORM_FIRST, settings.norm_place, "norm_place")
     return choose(NORM, settings.norm, "norm")(settings.d_model) if first else None

@@ -1,4 +1,4 @@
-"""Who may look at whom: rules about queries and keys, kept apart so that kernels can stay fused."""
+"""Which queries may attend to which keys: rules kept apart, so that kernels can stay fused."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,20 +10,20 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class Mask:
-    """A conjunction of rules, true where looking is allowed; `Mask()` allows everything.
+    """A conjunction of rules, true where attention is allowed; `Mask()` allows everything.
 
-    The functions below make masks from what users give and check the values; `&` joins them. Code that runs inside a
+    The functions below make masks from a user's values and check them; `&` joins masks. Code that runs inside a
     captured step may build a mask directly from tensors it has already checked.
     """
 
-    n_keys: int | None = None  # what the lengths were checked against
+    n_keys: int | None = None  # that the lengths were checked against
     key_lengths: Int[Tensor, " B"] | Int[Tensor, "B Q"] | None = None  # keys from here on are padding
-    query_lengths: Int[Tensor, " B"] | None = None  # queries from here on are padding and see nothing
-    causal: bool = False  # no key that stands after the query
+    query_lengths: Int[Tensor, " B"] | None = None  # queries from here on are padding and may attend to nothing
+    causal: bool = False  # no key after the query
     window: int | None = None  # no key farther away than this
-    offset: int = 0  # keys that stand before the first query, as in a cache
+    offset: int = 0  # keys before the first query, as in a cache
     allowed: Bool[Tensor, "#B #H #Q #K"] | None = None  # anything else
-    no_empty_rows: bool = False  # known without looking at tensors: every query is allowed some key
+    no_empty_rows: bool = False  # known without reading tensors: every query is allowed some key
 
     def __and__(self, other: "Mask") -> "Mask":
         return Mask(
@@ -37,7 +37,7 @@ class Mask:
         )
 
     def tile(self, rows: range, keys: range, device: torch.device) -> Bool[Tensor, "#B #H #Q #K"] | None:
-        """Says for some rows and some keys who may look at whom; None where all may."""
+        """Return for some rows and some keys where attention is allowed; None where it is everywhere."""
         q = torch.arange(rows.start, rows.stop, device=device)[:, None]  # (Q, 1)
         k = torch.arange(keys.start, keys.stop, device=device)  # (K)
         rules: list[Tensor] = []
@@ -55,22 +55,22 @@ class Mask:
         return _conjunction(rules)
 
     def select(self, sequences: Int[Tensor, " M"]) -> "Mask":
-        """Goes on with some sequences of a batch that only their lengths tell apart."""
+        """Return the mask of some sequences of a batch; nothing but their lengths may differ between sequences."""
         return self if self.key_lengths is None else replace(self, key_lengths=self.key_lengths[sequences])
 
     def bounds_future(self, ahead: int) -> bool:
-        """Tells whether causality forbids anything to a first query with a key `ahead` places after it."""
+        """Return whether causality forbids the first query a key that stands `ahead` columns after it."""
         return self.causal and ahead > self.offset
 
     def hides(self, rows: range, keys: range) -> bool:
-        """Tells, without looking at a tensor, whether causality or the window forbids this whole tile."""
+        """Return, without reading a tensor, whether causality or the window forbids this whole tile."""
         nearest_past = rows.start + self.offset - (keys.stop - 1)
         nearest_future = keys.start - (rows.stop - 1 + self.offset)
         too_far = self.window is not None and max(nearest_past, nearest_future) > self.window
         return too_far or (self.causal and nearest_future > 0)
 
     def check(self, B: int, H: int, Q: int, K: int) -> None:
-        """Raises ValueError if this mask was made for other sizes."""
+        """Raise ValueError if this mask was made for other sizes."""
         if self.n_keys is not None and self.n_keys != K:
             raise ValueError(f"the mask's lengths were made for {self.n_keys} keys, got {K} keys")
         for name, lengths in (("key_lengths", self.key_lengths), ("query_lengths", self.query_lengths)):
@@ -83,37 +83,37 @@ class Mask:
 
 
 def padding(lengths: Sequence[int] | Shaped[Tensor, "..."], n_keys: int) -> Mask:
-    """Allows the first `lengths[b]` keys of each sequence, or the first `lengths[b, q]` for each query."""
-    return Mask(n_keys=n_keys, key_lengths=_checked(lengths, n_keys))
+    """Allow the first `lengths[b]` keys of each sequence, or the first `lengths[b, q]` for each query."""
+    return Mask(n_keys=n_keys, key_lengths=_check_lengths(lengths, n_keys))
 
 
 def padding_both(lengths: Sequence[int] | Shaped[Tensor, "..."], n_tokens: int) -> Mask:
-    """Masks the padding of a sequence that looks at itself, as keys and as queries; padded queries give zeros.
+    """Mask the padding of a sequence that attends to itself, as keys and as queries; padded queries return zeros.
 
-    Joined with `causal()` this stays on the fused causal kernel: a real query sees no padded key anyway.
+    Joined with `causal()` this stays on the fused causal kernel, since padded keys come after all other queries.
     """
-    checked = _checked(lengths, n_tokens)
+    checked = _check_lengths(lengths, n_tokens)
     if checked.dim() != 1:
         raise ValueError(f"lengths must be one number for each sequence here, got shape {tuple(checked.shape)}")
     return Mask(n_keys=n_tokens, key_lengths=checked, query_lengths=checked)
 
 
 def causal(offset: int = 0) -> Mask:
-    """Allows each query the keys up to its own place; `offset` keys stand before the first query."""
+    """Allow each query the keys up to its own position; `offset` keys stand before the first query."""
     if offset < 0:
         raise ValueError(f"offset must be 0 or more keys before the first query, got {offset}")
     return Mask(causal=True, offset=offset)
 
 
 def window(width: int, offset: int = 0) -> Mask:
-    """Allows each query the keys at most `width` places away on either side."""
+    """Allow each query the keys at most `width` positions away on either side."""
     if width < 0 or offset < 0:
         raise ValueError(f"width and offset must be 0 or more, got {width} and {offset}")
     return Mask(window=width, offset=offset)
 
 
 def allow(allowed: Shaped[Tensor, "..."]) -> Mask:
-    """Takes any boolean mask, true where looking is allowed: (Q, K), (B, Q, K) or (B, H, Q, K), each size or 1."""
+    """Take any boolean mask, true where attention is allowed: (Q, K), (B, Q, K) or (B, H, Q, K), each size or 1."""
     if allowed.dtype != torch.bool:
         raise ValueError(f"a mask must be boolean, true where looking is allowed, got {allowed.dtype}")
     if not 2 <= allowed.dim() <= 4:
@@ -124,7 +124,7 @@ def allow(allowed: Shaped[Tensor, "..."]) -> Mask:
     return Mask(allowed=allowed)
 
 
-def _checked(lengths: Sequence[int] | Tensor, n_keys: int) -> Tensor:
+def _check_lengths(lengths: Sequence[int] | Tensor, n_keys: int) -> Tensor:
     lengths = torch.as_tensor(lengths)
     if lengths.dim() not in {1, 2}:
         raise ValueError(f"lengths must be (B) or (B, Q), got shape {tuple(lengths.shape)}")
@@ -140,10 +140,10 @@ def _checked(lengths: Sequence[int] | Tensor, n_keys: int) -> Tensor:
 
 
 def _joint_offset(a: Mask, b: Mask) -> int:
-    placed = [mask.offset for mask in (a, b) if mask.causal or mask.window is not None]
-    if len(placed) == 2 and placed[0] != placed[1]:
-        raise ValueError(f"two masks must agree on the offset, got {placed[0]} and {placed[1]}")
-    return max(placed, default=0)
+    given = [mask.offset for mask in (a, b) if mask.causal or mask.window is not None]
+    if len(given) == 2 and given[0] != given[1]:
+        raise ValueError(f"two masks must agree on the offset, got {given[0]} and {given[1]}")
+    return max(given, default=0)
 
 
 def _agreed(a: int | None, b: int | None, name: str) -> int | None:
@@ -164,8 +164,8 @@ def _both(a: Tensor | None, b: Tensor | None) -> Tensor | None:
     return a & b if a is not None and b is not None else (b if a is None else a)
 
 
-def _cut(tensor: Tensor, axis: int, places: range) -> Tensor:
-    return tensor if tensor.shape[axis] == 1 else tensor.narrow(axis, places.start, len(places))
+def _cut(tensor: Tensor, axis: int, span: range) -> Tensor:
+    return tensor if tensor.shape[axis] == 1 else tensor.narrow(axis, span.start, len(span))
 
 
 def _conjunction(rules: list[Tensor]) -> Tensor | None:

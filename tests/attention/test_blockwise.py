@@ -96,7 +96,7 @@ def test_features_beyond_the_exponent_limit_equal_the_definition(dtype, case):
     f_q[0, 0, -1, 0], f_k[0, 0, 0, 0] = BEYOND[case](blocks.EXPONENT_LIMIT[dtype])
     f_q, f_k, w, v = wanted = leaves([x.to(dtype) for x in (f_q, f_k, noise(H, 3, seed=3), noise(B, H, K, 5, seed=4))])
     mask = causal()
-    assert blocks.make_problem(f_q, f_k, w, v, None, mask, 0.0, 0).wild is not None
+    assert blocks.make_problem(f_q, f_k, w, v, None, mask, 0.0, 0).large is not None
     fast = blocks.AdditiveBlocks.apply(*wanted, None, mask, 0.0)
     scores = torch.einsum("bhqkf,hf->bhqk", torch.tanh(f_q[:, :, :, None] + f_k[:, :, None]), w)
     plain = scores.masked_fill(~dense(mask), float("-inf")).softmax(dim=-1) @ v
@@ -125,11 +125,11 @@ def test_both_formulas_agree_up_to_the_limit(dtype, near, monkeypatch):
     f_k = torch.linspace(limit, -limit, K * 3, dtype=dtype).reshape(1, 1, K, 3).expand(B, H, K, 3)
     wanted = leaves([f_q, f_k, noise(H, 3, seed=3).to(dtype), noise(B, H, K, 5, seed=4).to(dtype)])
     call = (*wanted, None, Mask(), 0.0)
-    assert blocks.make_problem(*call, 0).wild is None
+    assert blocks.make_problem(*call, 0).large is None
     multiplied = blocks.AdditiveBlocks.apply(*call)
     grads = gradients(multiplied, wanted)
     monkeypatch.setitem(blocks.EXPONENT_LIMIT, dtype, 0.0)
-    assert blocks.make_problem(*call, 0).wild is not None
+    assert blocks.make_problem(*call, 0).large is not None
     added = blocks.AdditiveBlocks.apply(*call)
     torch.testing.assert_close(multiplied, added, rtol=near, atol=near)
     for a, b in zip(grads, gradients(added, wanted), strict=True):

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from regard import ops
 from regard.attention import ScaledDot
 from regard.attention.contract import masked_softmax
 from regard.build import build_heads
@@ -249,7 +250,7 @@ class TestOnGPU:
         wanted = [x, *layer.parameters()]
         fast = layer(x, x, x, places, places, causal())
         quick = torch.autograd.grad(fast.square().sum(), wanted)
-        monkeypatch.setattr(ScaledDot, "takes_offsets", lambda *_: False)
+        monkeypatch.setattr(ops, "relative_attention_fits", lambda *_: False)
         plain = layer(x, x, x, places, places, causal())
         slow = torch.autograd.grad(plain.square().sum(), wanted)
         # Beside the largest gradient: the keys' bias shifts all scores alike, so that its own is rounding alone.

@@ -122,7 +122,7 @@ def test_a_bare_residual_is_its_sublayer():
     for first in (True, False):
         bare = Bare(Residual(norm, first, 0.0))
         expected = torch.tanh(norm(x)) if first else norm(torch.tanh(x))
-        assert_close(bare(x, torch.tanh, None), expected)
+        assert_close(bare(x, torch.tanh(bare.before(x, None)), None), expected)
 
 
 def test_models_with_and_without_start_alike_and_differ_by_the_sum():

@@ -13,7 +13,7 @@ from regard.batch import BatchShape
 from regard.build import build_model
 from regard.config import ModelSettings, TrainSettings, parse_settings, preset
 from regard.mask import Mask, padding, padding_both
-from regard.model.recurrent import gates
+from regard.ops import gru_gates as gates
 from regard.position import POSITION
 from regard.train.batching import PackedBatch, StepBatches
 from regard.train.distributed import World
@@ -241,11 +241,11 @@ def test_short_attention_equals_its_definition(sizes, lengths, dtype):
 )
 @pytest.mark.parametrize("autocast", [False, True])
 def test_wide_heads_are_short_only_where_they_compile_soon(width, dtype, taken, autocast):
-    from regard.attention.sdpa import is_short
+    from regard.ops import short_attention_fits
 
     q = torch.empty(1, 1, 5, width, dtype=getattr(torch, dtype), device="cuda")
     with torch.autocast("cuda", torch.bfloat16, enabled=autocast):
-        assert is_short(q, q, q, Mask(), None, 0.0) == (taken or autocast)
+        assert short_attention_fits(q, q, q, Mask(), None, 0.0) == (taken or autocast)
 
 
 FEW = [(1, 1, 7, 11, 5), (1, 1, 33, 256, 256), (2, 5, 19, 37, 16), (1, 16, 512, 300, 129), (3, 2, 1, 1, 1)]

@@ -16,7 +16,7 @@ from regard.mask import Mask
 
 # Elements of the one live tile: small enough for a CPU's cache, large enough to fill a GPU.
 TILE_ELEMENTS = {"cpu": 2**20, "cuda": 2**25}
-# Queries from which on powers of keys are used often enough to be worth their while.
+# Queries from which on each power of a key is used often enough to be worth computing.
 ENOUGH = 5
 # e^{2 · limit} is far from the type's largest number; pairs with a feature beyond it take the sigmoid itself.
 EXPONENT_LIMIT = {torch.float32: 40.0, torch.float64: 300.0}
@@ -24,7 +24,7 @@ EXPONENT_LIMIT = {torch.float32: 40.0, torch.float64: 300.0}
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """One call, batch and heads folded into N: features, output weights, values, and what is added to scores."""
+    """One call, batch and heads folded into N."""
 
     f_q: Tensor  # (N, Q, F), in float32 or float64
     f_k: Tensor  # (N, K, F)
@@ -36,10 +36,10 @@ class Problem:
     dropout: float
     seed: int
     powers: tuple[Tensor, Tensor] | None  # e^{2f} of queries and of keys, where pairs multiply them
-    wild: tuple[Tensor, Tensor] | None  # which queries (N, Q) and keys (N, K) are too large for that
+    large: tuple[Tensor, Tensor] | None  # which queries (N, Q) and keys (N, K) are too large for that
 
     def groups(self) -> Iterator[tuple[slice, range]]:
-        """Goes through sequences and rows, a tile's worth at a time."""
+        """Iterate over sequences and rows, a tile at a time."""
         N, Q, _ = self.f_q.shape
         size = TILE_ELEMENTS["cuda" if self.f_q.is_cuda else "cpu"]
         row = len(next(self.key_blocks(), range(1))) * self.f_q.shape[-1]
@@ -50,40 +50,40 @@ class Problem:
                 yield slice(n, n + n_seqs), range(start, min(start + n_rows, Q))
 
     def key_blocks(self) -> Iterator[range]:
-        """Goes through the keys, at most 512 at a time: a row of tiles then still fits the cache."""
+        """Iterate over the keys, at most 512 at a time: a row of tiles then still fits the cache."""
         K = self.f_k.shape[1]
         for start in range(0, K, 512):
             yield range(start, min(start + 512, K))
 
     def generator(self) -> torch.Generator | None:
-        """Gives the dropout's random numbers, the same ones in the same order for forward and backward."""
+        """Return the source of dropout's random numbers, which are the same in forward and backward."""
         return torch.Generator(self.f_q.device).manual_seed(self.seed) if self.dropout else None
 
-    def kept(self, p: Tensor, generator: torch.Generator | None) -> Tensor | None:
-        """Draws which weights stay, scaled so that the mean does not change; None where all stay."""
+    def dropout_factors(self, p: Tensor, generator: torch.Generator | None) -> Tensor | None:
+        """Draw 0 for each weight to drop and else the factor that keeps the mean; None without dropout."""
         if generator is None:
             return None
         keep = torch.rand(p.shape, generator=generator, device=p.device, dtype=p.dtype) >= self.dropout
         return keep.to(p.dtype) / (1.0 - self.dropout)
 
     def gates(self, n: slice, rows: range, keys: range) -> Tensor:
-        """Gives `r = 1 / (1 + e^{2(f_q + f_k)})` for one tile, (n, q, k, F)."""
+        """Return `r = 1 / (1 + e^{2(f_q + f_k)})` for one tile, (n, q, k, F)."""
         at_q, at_k = (n, slice(rows.start, rows.stop), None), (n, None, slice(keys.start, keys.stop))
         if self.powers is not None:
             e_q, e_k = self.powers[0][at_q], self.powers[1][at_k]
             gates = torch.addcmul(e_q.new_ones(()), e_q, e_k).reciprocal_()
-            if self.wild is None:
+            if self.large is None:
                 return gates
             # Pair by pair, so that no pair's last bit depends on how large another one is.
-            wild = self.wild[0][at_q] | self.wild[1][at_k]
-            return torch.where(wild[..., None], self._exact_gates(at_q, at_k), gates)
+            large = self.large[0][at_q] | self.large[1][at_k]
+            return torch.where(large[..., None], self._exact_gates(at_q, at_k), gates)
         return self._exact_gates(at_q, at_k)
 
     def _exact_gates(self, at_q: tuple, at_k: tuple) -> Tensor:
         return torch.add(self.f_q[at_q], self.f_k[at_k]).mul_(-2.0).sigmoid_()
 
     def scores(self, gates: Tensor, n: slice, rows: range, keys: range) -> Tensor:
-        """Gives the tile's scores less Σw, with bias, −∞ where looking is forbidden, (n, q, k)."""
+        """Return the tile's scores less Σw, with bias, −∞ where masked, (n, q, k)."""
         N, q, k, F = gates.shape
         w = self.w[n, None, None].expand(N, q, 1, F).reshape(N * q, 1, F)
         scores = torch.bmm(w, gates.view(N * q, k, F).transpose(1, 2)).mul_(-2.0).view(N, q, k)
@@ -93,8 +93,8 @@ class Problem:
         return scores if allowed is None else scores.masked_fill_(~self._folded(allowed)[n], float("-inf"))
 
     def _tile(self, bias: Tensor, n: slice, rows: range, keys: range) -> Tensor:
-        for axis, places in ((2, rows), (3, keys)):
-            bias = bias if bias.shape[axis] == 1 else bias.narrow(axis, places.start, len(places))
+        for axis, span in ((2, rows), (3, keys)):
+            bias = bias if bias.shape[axis] == 1 else bias.narrow(axis, span.start, len(span))
         return self._folded(bias)[n]
 
     def _folded(self, x: Tensor) -> Tensor:
@@ -124,7 +124,7 @@ class AdditiveBlocks(torch.autograd.Function):
         generator = call.generator()
         for n, rows in call.groups():
             at = (n, slice(rows.start, rows.stop))
-            out[at], log_sum[at] = mix(call, n, rows, generator)
+            out[at], log_sum[at] = attend_rows(call, n, rows, generator)
         ctx.save_for_backward(f_q, f_k, w, v, bias, out, log_sum)
         ctx.rest = (mask, dropout, seed)
         return out.view(B, H, Q, v.shape[3]).to(v.dtype)
@@ -147,24 +147,24 @@ class AdditiveBlocks(torch.autograd.Function):
 def make_problem(
     f_q: Tensor, f_k: Tensor, w: Tensor, v: Tensor, bias: Tensor | None, mask: Mask, dropout: float, seed: int
 ) -> Problem:
-    """Folds batch and heads, and decides in which type and by which formula the tiles are computed."""
+    """Fold batch and heads, and choose the type and the formula of the tiles."""
     B, H = f_q.shape[:2]
     exact = torch.promote_types(f_q.dtype, torch.float32)
     f_q, f_k, v = (x.to(exact).reshape(B * H, *x.shape[2:]) for x in (f_q, f_k, v))
     w = w.to(exact).expand(B, *w.shape).reshape(B * H, w.shape[-1])
     bias = None if bias is None else bias.to(exact)
-    powers = wild = None
-    # A GPU has a tanh of its own, and a look at the numbers would make it wait.
+    powers = large = None
+    # A GPU has a tanh of its own, and reading the numbers would make it wait.
     if not f_q.is_cuda and f_q.shape[1] >= ENOUGH:
         limit = EXPONENT_LIMIT[exact]
         powers = (torch.exp(2.0 * f_q.clamp(-limit, limit)), torch.exp(2.0 * f_k.clamp(-limit, limit)))
-        wild = ((f_q.abs() > limit).any(dim=-1), (f_k.abs() > limit).any(dim=-1))
-        wild = wild if wild[0].any() or wild[1].any() else None
-    return Problem(f_q, f_k, w, v, bias, mask, (B, H), dropout, seed, powers, wild)
+        large = ((f_q.abs() > limit).any(dim=-1), (f_k.abs() > limit).any(dim=-1))
+        large = large if large[0].any() or large[1].any() else None
+    return Problem(f_q, f_k, w, v, bias, mask, (B, H), dropout, seed, powers, large)
 
 
-def mix(call: Problem, n: slice, rows: range, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
-    """Gives the output of some rows and the logarithm of their softmax's denominator."""
+def attend_rows(call: Problem, n: slice, rows: range, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+    """Return the output of some rows and the logarithm of their softmax's denominator."""
     lead = call.f_q[n, rows.start : rows.stop]
     highest = lead.new_full((*lead.shape[:2], 1), float("-inf"))
     total, mixed = torch.zeros_like(highest), lead.new_zeros(*lead.shape[:2], call.v.shape[2])
@@ -173,19 +173,19 @@ def mix(call: Problem, n: slice, rows: range, generator: torch.Generator | None)
             continue
         scores = call.scores(call.gates(n, rows, keys), n, rows, keys)
         before, highest = highest, torch.maximum(highest, scores.amax(dim=-1, keepdim=True))
-        base = highest.masked_fill(highest == float("-inf"), 0.0)  # a row that saw nothing yet
+        base = highest.masked_fill(highest == float("-inf"), 0.0)  # a row without an allowed key so far
         p = torch.exp(scores - base)
         shrink = torch.exp(before - base)
         total = total * shrink + p.sum(dim=-1, keepdim=True)
-        kept = call.kept(p, generator)
-        mixed = mixed * shrink + torch.bmm(p if kept is None else p * kept, call.v[n, keys.start : keys.stop])
-    nobody = total == 0.0
-    total = total.masked_fill(nobody, 1.0)
-    return mixed / total, highest.masked_fill(nobody, 0.0) + torch.log(total)
+        factors = call.dropout_factors(p, generator)
+        mixed = mixed * shrink + torch.bmm(p if factors is None else p * factors, call.v[n, keys.start : keys.stop])
+    empty = total == 0.0
+    total = total.masked_fill(empty, 1.0)
+    return mixed / total, highest.masked_fill(empty, 0.0) + torch.log(total)
 
 
 class Gradients:
-    """The sums that the backward pass collects tile by tile."""
+    """Gradients that the backward pass adds up tile by tile."""
 
     def __init__(self, call: Problem):
         self.call = call
@@ -196,17 +196,17 @@ class Gradients:
     def collect(
         self, n: slice, rows: range, log_sum: Tensor, d_out: Tensor, delta: Tensor, generator: torch.Generator | None
     ) -> None:
-        """Adds what some rows contribute."""
+        """Add what some rows contribute."""
         for keys in self.call.key_blocks():
             if self.call.mask.hides(rows, keys):
                 continue
             gates = self.call.gates(n, rows, keys)
             p = torch.exp(self.call.scores(gates, n, rows, keys) - log_sum)
-            kept = self.call.kept(p, generator)
+            factors = self.call.dropout_factors(p, generator)
             at = (n, slice(keys.start, keys.stop))
-            self.v[at] += torch.bmm((p if kept is None else p * kept).transpose(1, 2), d_out)
+            self.v[at] += torch.bmm((p if factors is None else p * factors).transpose(1, 2), d_out)
             d_p = torch.bmm(d_out, self.call.v[at].transpose(1, 2))
-            d_scores = p * ((d_p if kept is None else d_p * kept) - delta)
+            d_scores = p * ((d_p if factors is None else d_p * factors) - delta)
             self._collect_bias(d_scores, n, rows, keys)
             self._collect_features(gates, d_scores, (n, slice(rows.start, rows.stop)), at)
 
@@ -215,7 +215,7 @@ class Gradients:
     ) -> None:
         N, q, k, F = gates.shape
         self.w[at_q[0]] -= 2.0 * torch.bmm(d_scores.reshape(N, 1, q * k), gates.view(N, q * k, F))[:, 0]
-        slope = gates.addcmul_(gates, gates, value=-1.0).mul_(d_scores[..., None])  # the tile itself is used up here
+        slope = gates.addcmul_(gates, gates, value=-1.0).mul_(d_scores[..., None])  # the tile is overwritten
         self.f_q[at_q] += slope.sum(dim=2)
         self.f_k[at_k] += slope.sum(dim=1)
 
@@ -223,15 +223,15 @@ class Gradients:
         if self.bias is None:
             return
         d_bias = self.bias.view(-1, *self.bias.shape[2:])[n]
-        for axis, places in ((1, rows), (2, keys)):
+        for axis, span in ((1, rows), (2, keys)):
             if d_bias.shape[axis] == 1:
                 d_scores = d_scores.sum(dim=axis, keepdim=True)
             else:
-                d_bias = d_bias.narrow(axis, places.start, len(places))
+                d_bias = d_bias.narrow(axis, span.start, len(span))
         d_bias += d_scores
 
     def results(self, f_q: Tensor, f_k: Tensor, w: Tensor, v: Tensor, bias: Tensor | None) -> tuple[Tensor | None, ...]:
-        """Gives the sums in the shapes and types of the inputs."""
+        """Return the sums in the shapes and types of the inputs."""
         slope = 4.0 * self.call.w[:, None]
         d_bias = None if bias is None or self.bias is None else self.bias.sum_to_size(bias.shape).to(bias.dtype)
         return (

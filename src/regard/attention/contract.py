@@ -1,36 +1,36 @@
-"""Attention: weights (definition) and forward (fast); masked softmax."""
+"""The contract of an attention: its weights (the definition), its forward pass (fast), and the checks of a call."""
 
 from abc import ABC, abstractmethod
 from copy import copy
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.mask import Mask
-from regard.position.contract import OffsetBias
+from regard.position.contract import OffsetBias, Position, dense
 
 
 def masked_softmax(
     scores: Float[Tensor, "B H Q K"], allowed: Bool[Tensor, "#B #H #Q #K"] | None
 ) -> Float[Tensor, "B H Q K"]:
-    """Normalises each row over its allowed keys: `exp(s_i) / Σ_j exp(s_j)`, and exactly 0 elsewhere.
+    """Normalise each row over its allowed keys: `exp(s_i) / Σ_j exp(s_j)`, and exactly 0 elsewhere.
 
-    A row with no allowed key is all zeros. It passes the softmax as if all were allowed, so that no NaN ever exists for
-    the backward pass to find.
+    A row without an allowed key is all zeros. It passes the softmax as if all keys were allowed, so that the backward
+    pass never meets a NaN.
     """
     if allowed is None:
         return torch.softmax(scores, dim=-1)
-    nobody = ~allowed.any(dim=-1, keepdim=True)  # (#B, #H, #Q, 1)
-    scores = scores.masked_fill(~(allowed | nobody), float("-inf"))
+    empty = ~allowed.any(dim=-1, keepdim=True)  # (#B, #H, #Q, 1)
+    scores = scores.masked_fill(~(allowed | empty), float("-inf"))
     return torch.softmax(scores, dim=-1).masked_fill(~allowed, 0.0)
 
 
 class Attention(nn.Module, ABC):
-    """Mixes values by weights: `out = Σ_i α(q, k_i) v_i` with `α = softmax_i(a(q, k_i) + bias)` (S1.1).
+    """Average values by weights: `out = Σ_i α(q, k_i) v_i` with `α = softmax_i(a(q, k_i) + bias)`.
 
-    A subclass gives the score `a` in plain words and a `forward` that need never build the weights. A test over the
-    table keeps the two equal, in value and in gradient.
+    A subclass defines the score `a` plainly in `scores`, and a `forward` that need never build the weights. A test over
+    the table keeps the two equal, in value and in gradient.
     """
 
     def __init__(self, dropout: float):
@@ -41,7 +41,7 @@ class Attention(nn.Module, ABC):
 
     @abstractmethod
     def scores(self, q: Float[Tensor, "B H Q E"], k: Float[Tensor, "B H K E2"]) -> Float[Tensor, "B H Q K"]:
-        """Gives the score of every query with every key, before mask, bias and softmax."""
+        """Return the score of every query with every key, before mask, bias and softmax."""
 
     @abstractmethod
     def forward(
@@ -53,24 +53,26 @@ class Attention(nn.Module, ABC):
         bias: Float[Tensor, "#B #H #Q #K"] | None = None,
         features: Float[Tensor, "B H K F"] | None = None,
     ) -> Float[Tensor, "B H Q E3"]:
-        """Gives `weights(q, k, mask, bias) @ v` on the fastest path there is; drops weights out while training.
+        """Return `weights(q, k, mask, bias) @ v` on the fastest path; drop weights out while training.
 
-        Whoever has `key_features(k)` already hands them in beside the keys. A bias by offset may be given as such
-        where `takes_offsets` says so.
+        The bias comes from `position_bias`, or is a tensor. A caller that has `key_features(k)` already passes them
+        beside the keys.
         """
 
-    def takes_offsets(
+    def position_bias(
         self,
+        position: Position,
         q: Float[Tensor, "B H Q E"],
         k: Float[Tensor, "B H K E2"],
         v: Float[Tensor, "B H K E3"],
-        mask: Mask = Mask(),
-    ) -> bool:
-        """Tells whether `forward` has a kernel for a bias by offset on these inputs; else it must be written out."""
-        return False
+        q_positions: Int[Tensor, "#B Q *axes"],
+        k_positions: Int[Tensor, "#B K *axes"],
+    ) -> Float[Tensor, "#B H Q K"] | OffsetBias | None:
+        """Return what positions add to the scores, in the form that `forward` takes fastest."""
+        return position.bias(q, k, q_positions, k_positions)
 
     def key_features(self, k: Float[Tensor, "B H K E2"]) -> Float[Tensor, "B H K F"]:
-        """Gives what the score makes of the keys alone, the same for all queries that ever look at them."""
+        """Return the part of the score that depends on the keys alone, which all queries share."""
         return k
 
     @abstractmethod
@@ -82,7 +84,7 @@ class Attention(nn.Module, ABC):
         mask: Mask = Mask(),
         bias: Float[Tensor, "#B #H #Q #K"] | None = None,
     ) -> str:
-        """Names the kernel that `forward` runs on these inputs (S3.4)."""
+        """Return the name of the kernel that `forward` runs on these inputs."""
 
     def weights(
         self,
@@ -91,8 +93,8 @@ class Attention(nn.Module, ABC):
         mask: Mask = Mask(),
         bias: Float[Tensor, "#B #H #Q #K"] | OffsetBias | None = None,
     ) -> Float[Tensor, "B H Q K"]:
-        """Says what this attention is: the weight of every key for every query. Θ(QK) memory."""
-        bias = bias.materialise(q.dtype) if isinstance(bias, OffsetBias) else bias
+        """Return the weight of every key for every query: the definition of this attention. Θ(QK) memory."""
+        bias = dense(bias, q.dtype)
         check(q, k, k, mask, bias)
         scores = self.scores(q, k)
         if bias is not None:
@@ -100,7 +102,7 @@ class Attention(nn.Module, ABC):
         return masked_softmax(scores, mask.tile(range(q.shape[2]), range(k.shape[2]), q.device))
 
     def head(self, head: int) -> "Attention":
-        """Gives one head alone, for queries and keys with that head only.
+        """Return this attention for one head, for queries and keys of that head alone.
 
         Parameters have a row for each head or one for all; an attention with others overrides this.
         """
@@ -110,12 +112,12 @@ class Attention(nn.Module, ABC):
         return alone
 
     def current_dropout(self) -> float:
-        """Gives the share of weights to drop in this call: none outside training (S2.4)."""
+        """Return the share of weights to drop in this call: none outside training."""
         return self.dropout if self.training else 0.0
 
 
-def check(q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | None) -> None:
-    """Raises ValueError where the sizes of one call do not fit together."""
+def check(q: Tensor, k: Tensor, v: Tensor, mask: Mask, bias: Tensor | OffsetBias | None) -> None:
+    """Raise ValueError where the sizes of one call do not fit together."""
     shapes = f"got q {tuple(q.shape)}, k {tuple(k.shape)}, v {tuple(v.shape)}"
     if not q.dim() == k.dim() == v.dim() == 4:
         raise ValueError(f"q, k and v must be (B, H, length, width), {shapes}")
@@ -135,7 +137,7 @@ def _broadcasts(shape: tuple[int, ...], full: tuple[int, ...]) -> bool:
 
 
 def check_parameters(q: Tensor, k: Tensor, n_heads: int, d_query: int, d_key: int) -> None:
-    """Raises ValueError where an attention's own parameters were made for other sizes."""
+    """Raise ValueError where an attention's own parameters were made for other sizes."""
     if q.shape[1] != n_heads:
         raise ValueError(f"this attention was built for {n_heads} heads, got {q.shape[1]}")
     if (q.shape[-1], k.shape[-1]) != (d_query, d_key):
@@ -146,6 +148,6 @@ def check_parameters(q: Tensor, k: Tensor, n_heads: int, d_query: int, d_key: in
 
 
 def same_width(q: Tensor, k: Tensor, name: str) -> None:
-    """Raises ValueError where queries and keys must be equally wide and are not."""
+    """Raise ValueError where queries and keys must be equally wide and are not."""
     if q.shape[-1] != k.shape[-1]:
         raise ValueError(f"{name} needs queries and keys of one width, got {q.shape[-1]} and {k.shape[-1]}")

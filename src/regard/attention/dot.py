@@ -4,25 +4,26 @@ from abc import abstractmethod
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard import ops
 from regard.attention.contract import Attention, check, check_parameters, same_width
-from regard.attention.sdpa import fused_attention, is_relative, is_short, prepare
+from regard.attention.sdpa import fused_attention, kernel_name
 from regard.config import choose
 from regard.mask import Mask
-from regard.position.contract import OffsetBias
+from regard.position.contract import OffsetBias, Position
 
 
 class DotProduct(Attention):
-    """Scores by `scale · qᵀk`; what the scale is, a subclass says. Θ(QKE) time."""
+    """Score by `scale · qᵀk`, the scale given by a subclass. Θ(QKE) time."""
 
     def __init__(self, dropout: float = 0.0):
         super().__init__(dropout)
 
     @abstractmethod
     def scale(self, width: int) -> float:
-        """Gives the factor for queries and keys of this width."""
+        """Return the factor for queries and keys of this width."""
 
     def scores(self, q: Tensor, k: Tensor) -> Tensor:
         same_width(q, k, "a dot product")
@@ -37,42 +38,45 @@ class DotProduct(Attention):
         bias: Tensor | OffsetBias | None = None,
         features: Tensor | None = None,
     ) -> Tensor:
-        check(q, k, v, mask, None if isinstance(bias, OffsetBias) else bias)
+        check(q, k, v, mask, bias)
         same_width(q, k, "a dot product")
         return fused_attention(q, k, v, mask, bias, self.scale(q.shape[-1]), self.current_dropout())
 
-    def takes_offsets(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask = Mask()) -> bool:
-        return is_relative(q, k, v)
+    def position_bias(
+        self,
+        position: Position,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        q_positions: Int[Tensor, "#B Q *axes"],
+        k_positions: Int[Tensor, "#B K *axes"],
+    ) -> Tensor | OffsetBias | None:
+        by_offset = position.offset_bias(q, q_positions, k_positions) if ops.relative_attention_fits(q, k, v) else None
+        return position.bias(q, k, q_positions, k_positions) if by_offset is None else by_offset
 
     def kernel(
         self, q: Tensor, k: Tensor, v: Tensor, mask: Mask = Mask(), bias: Tensor | OffsetBias | None = None
     ) -> str:
-        if isinstance(bias, OffsetBias):
-            if is_relative(q, k, v):
-                return "relative"
-            bias = bias.materialise(q.dtype)
         check(q, k, v, mask, bias)
-        if is_short(q, k, v, mask, bias, self.current_dropout()):
-            return "short"
-        return prepare(q, k, v, mask, bias).kernel(self.current_dropout(), self.scale(q.shape[-1]))
+        return kernel_name(q, k, v, mask, bias, self.scale(q.shape[-1]), self.current_dropout())
 
 
 class Dot(DotProduct):
-    """Scores by `qᵀk` (Luong et al. 2015, arXiv:1508.04025). Its variance grows with the width: see `regard scores`."""
+    """Score by `qᵀk` (Luong et al. 2015, arXiv:1508.04025). Its variance grows with the width: see `regard scores`."""
 
     def scale(self, width: int) -> float:
         return 1.0
 
 
 class ScaledDot(DotProduct):
-    """Scores by `qᵀk / √E` (Vaswani et al. 2017, arXiv:1706.03762): unit-variance inputs give scores of variance 1."""
+    """Score by `qᵀk / √E` (Vaswani et al. 2017, arXiv:1706.03762): unit-variance inputs give scores of variance 1."""
 
     def scale(self, width: int) -> float:
         return width**-0.5
 
 
 class Bilinear(Attention):
-    """Scores by `qᵀWk` with one W for each head (Luong et al. 2015, arXiv:1508.04025).
+    """Score by `qᵀWk` with one W for each head (Luong et al. 2015, arXiv:1508.04025).
 
     Queries and keys may have different widths. The fast path maps the queries by W once, Θ(QE²), or the keys, and is
     a dot product from there on.
@@ -108,7 +112,7 @@ class Bilinear(Attention):
     def kernel(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask = Mask(), bias: Tensor | None = None) -> str:
         check(q, k, v, mask, bias)
         check_parameters(q, k, *self.w.shape)
-        return prepare(self._mapped(q), k, v, mask, bias).kernel(self.current_dropout(), 1.0)
+        return kernel_name(self._mapped(q), k, v, mask, bias, 1.0, self.current_dropout())
 
     def _mapped(self, q: Tensor) -> Tensor:
         return torch.einsum("bhqe,hef->bhqf", q, self.w.to(q.dtype))
@@ -120,7 +124,7 @@ LEARNED = {"fixed": False, "learned": True}
 
 
 class Gaussian(Attention):
-    """Scores by `−‖(q − k) w‖² / 2` with one w for each head (Nadaraya 1964, Watson 1964; S1.2 and S1.3).
+    """Score by `−‖(q − k) w‖² / 2` with one w for each head (Nadaraya 1964, Watson 1964).
 
     `−‖q − k‖²/2 = q·k − ‖k‖²/2 − ‖q‖²/2`, and the last term is the same for all keys of a row, so the softmax cancels
     it. The fast path therefore is a dot product with `‖k‖²/2` in a few extra columns: Θ(QKE) time, linear memory.
@@ -134,7 +138,7 @@ class Gaussian(Attention):
     def scores(self, q: Tensor, k: Tensor) -> Tensor:
         same_width(q, k, "the Gaussian kernel")
         q, k = self._scaled(q), self._scaled(k)
-        squares = (q[:, :, :, None] - k[:, :, None]).square()  # (B, H, Q, K, E): the definition, not the way it is run
+        squares = (q[:, :, :, None] - k[:, :, None]).square()  # (B, H, Q, K, E): the fast path never builds it
         return -squares.sum(dim=-1) / 2
 
     def forward(
@@ -155,7 +159,7 @@ class Gaussian(Attention):
         check(q, k, v, mask, bias)
         same_width(q, k, "the Gaussian kernel")
         q, k = self._query_features(q, k), self.key_features(k)
-        return prepare(q, k, v, mask, bias).kernel(self.current_dropout(), 1.0)
+        return kernel_name(q, k, v, mask, bias, 1.0, self.current_dropout())
 
     def _scaled(self, x: Tensor) -> Tensor:
         if len(self.w) not in {1, x.shape[1]}:
@@ -163,13 +167,13 @@ class Gaussian(Attention):
         return x * self.w.to(x.dtype)[:, None, None]
 
     def key_features(self, k: Tensor) -> Tensor:
-        """Gives k′, which with the queries' q′ has `q′·k′ = q·k − ‖k‖²/2`; kernels like widths divisible by eight.
+        """Return k′, which with the queries' q′ has `q′·k′ = q·k − ‖k‖²/2`, padded to a width divisible by eight.
 
         ‖k‖² is larger than the differences that matter, so in bfloat16 one column would round them away. Three columns
         (the rounded value, what is left, what is left then) carry it to the precision of float32.
         """
         exact = torch.promote_types(k.dtype, torch.float32)
-        k = self._scaled(self._seen_from_the_first(k, k))
+        k = self._scaled(self._relative_to_first_key(k, k))
         rest = -k.to(exact).square().sum(dim=-1, keepdim=True) / 2
         columns = []
         for _ in range(3):
@@ -178,13 +182,13 @@ class Gaussian(Attention):
         return F.pad(torch.cat([k, *columns], -1), (0, 5))
 
     def _query_features(self, q: Tensor, k: Tensor) -> Tensor:
-        q = self._scaled(self._seen_from_the_first(q, k))
+        q = self._scaled(self._relative_to_first_key(q, k))
         units = torch.full_like(q[..., :1], UNIT).expand(*q.shape[:-1], 3)
         return F.pad(torch.cat([q, units], -1), (0, 5))
 
-    def _seen_from_the_first(self, x: Tensor, k: Tensor) -> Tensor:
-        """Only q − k counts: seen from the first key, data far from 0 (years, say) keep their digits.
+    def _relative_to_first_key(self, x: Tensor, k: Tensor) -> Tensor:
+        """Subtract the first key, so that data far from 0 (years, say) keep their digits: only q − k counts.
 
-        bfloat16 has so few of them that rounding the differences would cost more than it saves.
+        bfloat16 has so few digits that rounding the differences would cost more than it saves.
         """
         return x if k.dtype == torch.bfloat16 or k.shape[2] == 0 else x - k[:, :, :1].detach()

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from regard.checkpoint import INDEX, WEIGHTS, read_file, read_stored, write_json
-from regard.model.layers import is_sharded
 from regard.model.quantize import quantize
+from regard.ops import is_sharded
 
 
 def unique_tensors(module: nn.Module) -> dict[str, Tensor]:

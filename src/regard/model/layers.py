@@ -1,67 +1,23 @@
-"""Linear, dropout, embedding, feed-forward."""
+"""Linear layers, dropout, the feed-forward network, embeddings and logits."""
 
-import sys
-from collections.abc import Sequence
-from typing import Any
-
-import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard import ops
 from regard.config import choose
 from regard.position import Position
 
 
-def is_sharded(tensor: Tensor) -> bool:
-    """Tells whether a tensor is a DTensor; where nobody has loaded that module, which takes half a second, none is."""
-    module = sys.modules.get("torch.distributed.tensor")
-    return module is not None and isinstance(tensor, module.DTensor)
-
-
 class Linear(nn.Linear):
-    """`x Wᵀ + b` with PyTorch's parameters; on a GPU with a quicker backward pass."""
+    """`x Wᵀ + b` with PyTorch's parameters; on a GPU with a faster backward pass."""
 
     def forward(self, input: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D2"]:
-        return _product(input, self.weight, self.bias)
-
-
-def joint(x: Float[Tensor, "*B D"], maps: Sequence[Any]) -> tuple[Tensor, ...]:
-    """Applies several maps to one input; on a GPU, where every call costs, as one map whose outputs are cut apart."""
-    biases = [each.bias for each in maps if each.bias is not None]
-    if not x.is_cuda or is_sharded(maps[0].weight) or len(biases) not in {0, len(maps)}:
-        return tuple(each(x) for each in maps)
-    weight, sizes = torch.cat([each.weight for each in maps]), [each.out_features for each in maps]
-    if not (biases and is_learning(x)):
-        return F.linear(x, weight, torch.cat(biases) if biases else None).split(sizes, dim=-1)
-    from regard.kernels.linear import joint_linear  # only there is Triton installed
-
-    return joint_linear(x, weight, torch.cat(biases), sizes)
-
-
-def is_learning(x: Tensor) -> bool:
-    """Tells whether our own kernels take this call: on a GPU, where there will be a backward pass."""
-    return x.is_cuda and x.dtype.itemsize <= 4 and torch.is_grad_enabled()
-
-
-def _product(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    if bias is None or not is_learning(x) or is_sharded(weight):
-        return F.linear(x, weight, bias)
-    from regard.kernels.linear import linear  # only there is Triton installed
-
-    return linear(x, weight, bias)
-
-
-LEVELS = 2**16
+        return ops.linear(input, self.weight, self.bias)
 
 
 class Dropout(nn.Module):
-    """Zeroes a share `rate` of the features while training and scales the others up (Srivastava et al. 2014).
-
-    PyTorch's own draws one random number for each feature; on a CPU, which draws them one after another, that costs as
-    much as a small matrix product. Here 16 random bits decide, a quarter of a drawn number, so that the share is exact
-    to 1 in 65536. On other devices PyTorch's own is used.
-    """
+    """Zero a share `rate` of the features while training and scale the others up (Srivastava et al. 2014)."""
 
     def __init__(self, rate: float):
         super().__init__()
@@ -70,24 +26,11 @@ class Dropout(nn.Module):
         self.rate = rate
 
     def current_rate(self) -> float:
-        """Gives the share to drop in this call: none outside training."""
+        """Return the share to drop in this call: none outside training."""
         return self.rate if self.training else 0.0
 
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        if self.current_rate() == 0.0:
-            return x
-        if x.device.type != "cpu" or torch.compiler.is_compiling():
-            return F.dropout(x, self.rate)
-        return x * drawn(x, self.rate)
-
-
-def drawn(x: Float[Tensor, "*shape"], rate: float) -> Float[Tensor, "*shape"]:
-    """Draws 0 with the chance `rate`, else the factor that keeps the mean."""
-    n = x.numel()
-    words = torch.empty((n + 3) // 4, dtype=torch.int64).random_(-(2**63), None)
-    bits = words.view(torch.int16)[:n].view(x.shape)
-    below = round(rate * LEVELS)
-    return (bits >= below - LEVELS // 2) * torch.tensor(LEVELS / (LEVELS - below), dtype=x.dtype)
+        return ops.dropout(x, self.current_rate())
 
 
 ACTIVATION = {"relu": F.relu, "gelu": F.gelu, "silu": F.silu}
@@ -107,18 +50,13 @@ class FeedForward(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def forward(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
-        inner, outer = self.inner, self.outer
-        if self.activation is F.relu and self.training and is_learning(x) and not is_sharded(inner.weight):
-            from regard.kernels.linear import feed_forward  # only there is Triton installed
-
-            return feed_forward(x, inner.weight, inner.bias, outer.weight, outer.bias, self.dropout.rate)
-        return outer(self.dropout(self.activation(inner(x))))
+        return ops.feed_forward(x, self.inner, self.outer, self.activation, self.dropout.current_rate())
 
 
 class FactoredTable(nn.Module):
     """`table = C Uᵀ`: a short code for each token, and one map from codes to vectors (arXiv:1909.11942).
 
-    V E + E D parameters instead of V D. It is used as a table is: rows are looked up, and `weight` is all of it.
+    V E + E D parameters instead of V D. It is used like a table: a call looks rows up, and `weight` is all of it.
     """
 
     def __init__(self, vocab_size: int, d_embedding: int, width: int, pad_id: int):
@@ -130,7 +68,7 @@ class FactoredTable(nn.Module):
 
     @property
     def weight(self) -> Float[Tensor, "V D"]:
-        """Gives the whole table."""
+        """The whole table."""
         return self.up(self.codes.weight)
 
     def forward(self, ids: Int[Tensor, "*B"]) -> Float[Tensor, "*B D"]:
@@ -138,7 +76,7 @@ class FactoredTable(nn.Module):
 
 
 class Embedding(nn.Module):
-    """`√D · table[ids]`, joined with positions, dropped out while training (arXiv:1706.03762, 3.4 and 3.5)."""
+    """`√D · table[ids]` with positions, dropped out while training (arXiv:1706.03762, 3.4 and 3.5)."""
 
     def __init__(self, table: nn.Embedding | FactoredTable, position: Position, dropout: float):
         super().__init__()
@@ -152,7 +90,7 @@ class Embedding(nn.Module):
 
 
 def make_table(vocab_size: int, width: int, pad_id: int) -> nn.Embedding:
-    """Makes a table whose scaled vectors have variance 1; padding has none."""
+    """Return a table whose scaled vectors have variance 1; that of padding is zero."""
     table = nn.Embedding(vocab_size, width, padding_idx=pad_id)
     nn.init.normal_(table.weight, std=width**-0.5)
     table.weight.data[pad_id].zero_()
@@ -160,7 +98,7 @@ def make_table(vocab_size: int, width: int, pad_id: int) -> nn.Embedding:
 
 
 class Output(nn.Module):
-    """Vectors become logits: a linear map without bias, which may share the table of the tokens."""
+    """Logits of vectors: a linear map without bias, which may share the table of the tokens."""
 
     def __init__(self, table: nn.Embedding | FactoredTable):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Multi-head attention with its key-value cache."""
+"""Multi-head attention and its cache of keys and values."""
 
 from dataclasses import dataclass
 
@@ -7,37 +7,38 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard import ops
 from regard.attention import Attention
 from regard.mask import Mask
-from regard.model.layers import Linear, joint
+from regard.model.layers import Linear
 from regard.position import OffsetBias, Position
 
 
 def split_heads(x: Float[Tensor, "B T D"], n_heads: int) -> Float[Tensor, "B H T E"]:
-    """Cuts each token's features into `n_heads` equal parts."""
+    """Split each token's features into `n_heads` equal parts."""
     return x.unflatten(-1, (n_heads, -1)).transpose(1, 2)
 
 
 def merge_heads(x: Float[Tensor, "B H T E"]) -> Float[Tensor, "B T D"]:
-    """Sets the heads' features side by side again."""
+    """Concatenate the heads' features again."""
     return x.transpose(1, 2).flatten(2)
 
 
 @dataclass(frozen=True, eq=False)
 class KeysValues:
-    """Projected keys and values of some tokens, with their positions; attention looks at these."""
+    """Projected keys and values of some tokens, and the tokens' positions."""
 
     k: Float[Tensor, "B H K E"]
     v: Float[Tensor, "B H K E"]
     positions: Int[Tensor, "#B K *axes"]
 
     def append(self, later: "KeysValues") -> "KeysValues":
-        """Sets later tokens behind these."""
+        """Return these tokens followed by later ones."""
         k, v = torch.cat([self.k, later.k], dim=2), torch.cat([self.v, later.v], dim=2)
         return KeysValues(k, v, torch.cat([self.positions, later.positions], dim=1))
 
     def select_rows(self, index: Int[Tensor, " R"]) -> "KeysValues":
-        """Takes some rows, in any order."""
+        """Return some rows, in any order."""
         shared = self.positions.shape[0] == 1
         return KeysValues(self.k[index], self.v[index], self.positions if shared else self.positions[index])
 
@@ -45,8 +46,8 @@ class KeysValues:
 class MultiHeadAttention(nn.Module):
     """`concat(head_1, …, head_H) W_O`, `head_i = attention(x_q W_Q, x_k W_K, x_v W_V)` (arXiv:1706.03762, 3.2.2).
 
-    Each head works on d_model / n_heads features; all heads are one batched product. Queries, keys and values may come
-    in widths of their own. 4 D² parameters where all widths are D.
+    Each head works on d_model / n_heads features; all heads are one batched product. Queries, keys and values may have
+    widths of their own. 4 D² parameters where all widths are D.
     """
 
     def __init__(
@@ -79,11 +80,11 @@ class MultiHeadAttention(nn.Module):
         values: Float[Tensor, "B K D3"],
         positions: Int[Tensor, "#B K *axes"],
     ) -> KeysValues:
-        """Projects what will be looked at, once."""
+        """Project keys and values, once for all queries that will attend to them."""
         check_width(keys, self.w_k.in_features, "keys")
         check_width(values, self.w_v.in_features, "values")
-        k, v = joint(keys, (self.w_k, self.w_v)) if keys is values else (self.w_k(keys), self.w_v(values))
-        return self._remembered(k, v, positions)
+        k, v = ops.joint_linear(keys, (self.w_k, self.w_v)) if keys is values else (self.w_k(keys), self.w_v(values))
+        return self._cached(k, v, positions)
 
     def attend(
         self,
@@ -92,33 +93,33 @@ class MultiHeadAttention(nn.Module):
         positions: Int[Tensor, "#B Q *axes"],
         mask: Mask = Mask(),
     ) -> Float[Tensor, "B Q D4"]:
-        """Lets each query look at the keys that the mask allows, and mixes the values it saw."""
+        """Let each query attend to the keys that the mask allows."""
         check_width(queries, self.w_q.in_features, "queries")
-        return self._mixed(self.w_q(queries), at, positions, mask)
+        return self._attend(self.w_q(queries), at, positions, mask)
 
     def self_attend(
         self,
         x: Float[Tensor, "B Q D"],
-        seen: KeysValues | None,
+        cache: KeysValues | None,
         positions: Int[Tensor, "#B Q *axes"],
         mask: Mask = Mask(),
     ) -> tuple[Float[Tensor, "B Q D4"], KeysValues]:
-        """Lets a sequence look at itself and at what was seen before; gives the output, and all that was seen."""
+        """Let a sequence attend to itself and to the cached tokens before it; return the output and the new cache."""
         check_width(x, self.w_q.in_features, "queries")
-        q, k, v = joint(x, (self.w_q, self.w_k, self.w_v))
-        here = self._remembered(k, v, positions)
-        seen = here if seen is None else seen.append(here)
-        return self._mixed(q, seen, positions, mask), seen
+        q, k, v = ops.joint_linear(x, (self.w_q, self.w_k, self.w_v))
+        here = self._cached(k, v, positions)
+        cache = here if cache is None else cache.append(here)
+        return self._attend(q, cache, positions, mask), cache
 
-    def _remembered(self, k: Tensor, v: Tensor, positions: Tensor) -> KeysValues:
+    def _cached(self, k: Tensor, v: Tensor, positions: Tensor) -> KeysValues:
         k = self.position.rotate(split_heads(k, self.n_heads), positions)
         return KeysValues(k, split_heads(v, self.n_heads), positions)
 
-    def _mixed(self, q: Tensor, at: KeysValues, positions: Tensor, mask: Mask) -> Tensor:
+    def _attend(self, q: Tensor, at: KeysValues, positions: Tensor, mask: Mask) -> Tensor:
         q = self.position.rotate(split_heads(q, self.n_heads), positions)  # (B, H, Q, E)
-        bias = self._bias(q, at, positions, mask)
+        bias = self.attention.position_bias(self.position, q, at.k, at.v, positions, at.positions)
         mixed = self.attention(q, at.k, at.v, mask, bias)
-        extra = self.position.pool(lambda: self._dropped(q, at.k, mask, bias), positions, at.positions)
+        extra = self.position.pool(lambda: self._dropped_weights(q, at.k, mask, bias), positions, at.positions)
         return self.w_o(merge_heads(mixed if extra is None else mixed + extra))
 
     def forward(
@@ -130,29 +131,21 @@ class MultiHeadAttention(nn.Module):
         k_positions: Int[Tensor, "#B K *axes"],
         mask: Mask = Mask(),
     ) -> Float[Tensor, "B Q D4"]:
-        """Projects keys and values, and attends to them."""
+        """Project keys and values, and attend to them."""
         return self.attend(queries, self.keys_values(keys, values, k_positions), q_positions, mask)
 
-    def _bias(self, q: Tensor, at: KeysValues, positions: Tensor, mask: Mask) -> Tensor | OffsetBias | None:
-        """Gives what positions add to the scores, by offset where the attention has a kernel for that."""
-        if self.attention.takes_offsets(q, at.k, at.v, mask):
-            by_offset = self.position.offset_bias(q, positions, at.positions)
-            if by_offset is not None:
-                return by_offset
-        return self.position.bias(q, at.k, positions, at.positions)
-
-    def _dropped(self, q: Tensor, k: Tensor, mask: Mask, bias: Tensor | OffsetBias | None) -> Tensor:
+    def _dropped_weights(self, q: Tensor, k: Tensor, mask: Mask, bias: Tensor | OffsetBias | None) -> Tensor:
         return F.dropout(self.attention.weights(q, k, mask, bias), self.attention.current_dropout())
 
 
 def check_width(x: Tensor, width: int, name: str) -> None:
-    """Raises ValueError for inputs of another width than the projection was built for."""
+    """Raise ValueError for inputs of another width than the projection was built for."""
     if x.shape[-1] != width:
         raise ValueError(f"{name} must be {width} wide, got {x.shape[-1]}")
 
 
 def check_sizes(d_model: int, n_heads: int, *d_inputs: int) -> None:
-    """Raises ValueError for sizes that no layer can have."""
+    """Raise ValueError for sizes that no layer can have."""
     if n_heads < 1:
         raise ValueError(f"n_heads must be 1 or more, got {n_heads}")
     if d_model < 1 or d_model % n_heads:

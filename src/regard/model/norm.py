@@ -1,68 +1,61 @@
-"""Normalisations and the residual around a sub-layer."""
+"""Normalisations, and the residual connection around a sub-layer."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from regard import ops
 from regard.model.layers import Dropout
 
 
-class Norm(nn.Module):
-    """What every norm can do besides: close a residual."""
+class Norm(nn.Module, ABC):
+    """A normalisation; which tokens are padding is told to those whose statistics go over several tokens."""
+
+    @abstractmethod
+    def forward(self, x: Float[Tensor, "*B D"], token_mask: Bool[Tensor, "*B"] | None = None) -> Float[Tensor, "*B D"]:
+        """Return the normalised vectors."""
 
     def add_norm(
         self,
         x: Float[Tensor, "*B D"],
         update: Float[Tensor, "*B D"],
-        dropout: Dropout,
-        real: Bool[Tensor, "*B"] | None,
+        rate: float,
+        token_mask: Bool[Tensor, "*B"] | None,
     ) -> Float[Tensor, "*B D"]:
-        """Gives `norm(x + dropout(update))`."""
-        return self(x + dropout(update), real)
+        """Return `norm(x + dropout(update))`."""
+        return self(x + ops.dropout(update, rate), token_mask)
 
 
 class LayerNorm(nn.LayerNorm, Norm):
-    """Normalises each token over its own features (Ba et al. 2016, arXiv:1607.06450)."""
+    """Normalise each token over its own features (Ba et al. 2016, arXiv:1607.06450)."""
 
-    # The second argument is there for norms that must know which tokens are real.
     def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        self, x: Float[Tensor, "*B D"], real: Bool[Tensor, "*B"] | None = None
+        self, x: Float[Tensor, "*B D"], token_mask: Bool[Tensor, "*B"] | None = None
     ) -> Float[Tensor, "*B D"]:
-        return self._fused(x, None, 0.0) if self._fuses(x) else super().forward(x)
+        return ops.layer_norm(x, self.weight, self.bias, self.eps)
 
     def add_norm(
         self,
         x: Float[Tensor, "*B D"],
         update: Float[Tensor, "*B D"],
-        dropout: Dropout,
-        real: Bool[Tensor, "*B"] | None,
+        rate: float,
+        token_mask: Bool[Tensor, "*B"] | None,
     ) -> Float[Tensor, "*B D"]:
-        return (
-            self._fused(x, update, dropout.current_rate())
-            if self._fuses(x)
-            else super().add_norm(x, update, dropout, real)
-        )
-
-    def _fuses(self, x: Tensor) -> bool:
-        return x.is_cuda and x.dtype.itemsize <= 4 and x.numel() > 0
-
-    def _fused(self, x: Tensor, update: Tensor | None, rate: float) -> Tensor:
-        from regard.kernels.norm import add_norm  # only on a GPU is Triton installed
-
-        return add_norm(x, update, self.weight, self.bias, self.eps, rate)
+        return ops.add_layer_norm(x, update, self.weight, self.bias, self.eps, rate)
 
 
 class RMSNorm(nn.RMSNorm, Norm):
-    """Divides each token by the root mean square of its features (arXiv:1910.07467)."""
+    """Divide each token by the root mean square of its features (arXiv:1910.07467)."""
 
-    def forward(self, x: Float[Tensor, "*B D"], real: Bool[Tensor, "*B"] | None = None) -> Float[Tensor, "*B D"]:
+    def forward(self, x: Float[Tensor, "*B D"], token_mask: Bool[Tensor, "*B"] | None = None) -> Float[Tensor, "*B D"]:
         return super().forward(x)
 
 
 class BatchNorm(Norm):
-    """Normalises each feature over all real tokens of the batch (Ioffe and Szegedy 2015, arXiv:1502.03167).
+    """Normalise each feature over all tokens of the batch, padding left out (arXiv:1502.03167).
 
     Outside training it uses running means, so a token's result then does not depend on its batch.
     """
@@ -79,12 +72,14 @@ class BatchNorm(Norm):
         self.momentum = momentum
         self.eps = eps
 
-    def forward(self, x: Float[Tensor, "B T D"], real: Bool[Tensor, "B T"] | None = None) -> Float[Tensor, "B T D"]:
-        mean, variance = self._measured(x, real) if self.training else (self.mean, self.variance)
+    def forward(
+        self, x: Float[Tensor, "B T D"], token_mask: Bool[Tensor, "B T"] | None = None
+    ) -> Float[Tensor, "B T D"]:
+        mean, variance = self._batch_statistics(x, token_mask) if self.training else (self.mean, self.variance)
         return (x - mean) * torch.rsqrt(variance + self.eps) * self.weight + self.bias
 
-    def _measured(self, x: Tensor, real: Tensor | None) -> tuple[Tensor, Tensor]:
-        share = torch.ones_like(x[..., :1]) if real is None else real[..., None].to(x.dtype)
+    def _batch_statistics(self, x: Tensor, token_mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        share = torch.ones_like(x[..., :1]) if token_mask is None else token_mask[..., None].to(x.dtype)
         n = share.sum().clamp(min=1.0)
         mean = (x * share).sum(dim=(0, 1)) / n
         variance = ((x - mean).square() * share).sum(dim=(0, 1)) / n
@@ -98,7 +93,11 @@ NORM: dict[str, Callable[[int], Norm]] = {"layer": LayerNorm, "rms": RMSNorm, "b
 
 
 class Residual(nn.Module):
-    """`norm(x + dropout(f(x)))`, or with the norm before the sub-layer `x + dropout(f(norm(x)))` (arXiv:2002.04745)."""
+    """The connection around a sub-layer f, its norm after the sum or before f (arXiv:2002.04745).
+
+    `norm(x + dropout(f(x)))`, or with `norm_first` `x + dropout(f(norm(x)))`. A layer asks `before` for the input of f
+    and calls this module with what f returned, so that a forward hook sees the stream before, the update, and after.
+    """
 
     def __init__(self, norm: Norm, norm_first: bool, dropout: float):
         super().__init__()
@@ -106,19 +105,14 @@ class Residual(nn.Module):
         self.norm_first = norm_first
         self.dropout = Dropout(dropout)
 
+    def before(self, x: Float[Tensor, "B T D"], token_mask: Bool[Tensor, "B T"] | None) -> Float[Tensor, "B T D"]:
+        """Return the input of the sub-layer."""
+        return self.norm(x, token_mask) if self.norm_first else x
+
     def forward(
-        self,
-        x: Float[Tensor, "B T D"],
-        sublayer: Callable[[Float[Tensor, "B T D"]], Float[Tensor, "B T D"]],
-        real: Bool[Tensor, "B T"] | None,
+        self, x: Float[Tensor, "B T D"], update: Float[Tensor, "B T D"], token_mask: Bool[Tensor, "B T"] | None
     ) -> Float[Tensor, "B T D"]:
+        rate = self.dropout.current_rate()
         if self.norm_first:
-            return self._sum(x, sublayer(self.norm(x, real)))
-        return self.norm.add_norm(x, sublayer(x), self.dropout, real)
-
-    def _sum(self, x: Tensor, update: Tensor) -> Tensor:
-        if not (update.is_cuda and self.training and update.dtype.itemsize <= 4):
-            return x + self.dropout(update)
-        from regard.kernels.norm import add_dropout  # only there is Triton installed
-
-        return add_dropout(x, update, self.dropout.rate)
+            return ops.add_dropout(x, update, rate)
+        return self.norm.add_norm(x, update, rate, token_mask)

@@ -1,4 +1,4 @@
-"""GRU encoder and decoder with attention."""
+"""The recurrent model: a GRU encoder and a GRU decoder with attention."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -8,18 +8,19 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard import ops
 from regard.attention import Additive, Attention
 from regard.batch import Batch, Source
 from regard.mask import Mask
 from regard.model.layers import Dropout, Embedding, Linear, Output
-from regard.model.seq2seq import Seq2Seq, State
+from regard.model.seq2seq import Seq2Seq, State, hypothesis_rows
 
 
 class GRUEncoder(nn.Module):
-    """Layers of two GRUs, one from the first word on, one from the last, their states side by side.
+    """Layers of two GRUs, one forwards and one backwards, their states concatenated.
 
-    Padding is never read: the second GRU reads each sentence turned round inside its own length. So no length need
-    leave the device. S sequential steps a layer.
+    Padding is never read: the second GRU reads each sentence reversed within its own length, so no length need leave
+    the device. S sequential steps a layer.
     """
 
     def __init__(self, width: int, n_layers: int, dropout: float):
@@ -31,27 +32,27 @@ class GRUEncoder(nn.Module):
     def forward(
         self, x: Float[Tensor, "B S D"], lengths: Int[Tensor, " B"]
     ) -> tuple[Float[Tensor, "B S D"], Float[Tensor, "B D"]]:
-        """Gives the states at each word, zeros at padding, and the two states in which the reading ended."""
-        places = torch.arange(x.shape[1], device=x.device)
-        real = places < lengths[:, None]
-        turned = torch.where(real, lengths[:, None] - 1 - places, places)
+        """Return the states at each token, zeros at padding, and the last state of either direction."""
+        columns = torch.arange(x.shape[1], device=x.device)
+        token_mask = columns < lengths[:, None]
+        reverse = torch.where(token_mask, lengths[:, None] - 1 - columns, columns)
         for layer, (ahead, back) in enumerate(zip(self.forwards, self.backwards, strict=True)):
             x = self.dropout(x) if layer else x
-            last_first, _ = back(_taken(x, turned))
-            x = torch.cat([ahead(x)[0], _taken(last_first, turned)], dim=-1)
-        first_half, second_half = _taken(x, lengths[:, None] - 1)[:, 0].chunk(2, -1)[0], x[:, 0].chunk(2, -1)[1]
-        return x * real[..., None], torch.cat([first_half, second_half], dim=-1)
+            reversed_states, _ = back(_gather(x, reverse))
+            x = torch.cat([ahead(x)[0], _gather(reversed_states, reverse)], dim=-1)
+        first_half, second_half = _gather(x, lengths[:, None] - 1)[:, 0].chunk(2, -1)[0], x[:, 0].chunk(2, -1)[1]
+        return x * token_mask[..., None], torch.cat([first_half, second_half], dim=-1)
 
 
-def _taken(x: Float[Tensor, "B S D"], places: Int[Tensor, "B S2"]) -> Float[Tensor, "B S2 D"]:
-    return x.gather(1, places[..., None].expand(-1, -1, x.shape[-1]))
+def _gather(x: Float[Tensor, "B S D"], columns: Int[Tensor, "B S2"]) -> Float[Tensor, "B S2 D"]:
+    return x.gather(1, columns[..., None].expand(-1, -1, x.shape[-1]))
 
 
 class GRUDecoder(nn.Module):
     """Layers of GRU cells, each reading the one below (Cho et al. 2014, arXiv:1406.1078).
 
-    The first layer reads a word and a context side by side. What it makes of the words does not wait for anything, so
-    that it is made of all words at once where they are known.
+    The first layer reads a token and a context, concatenated. The tokens' part of its gates depends on no earlier step,
+    so it is computed for all tokens at once where they are known.
     """
 
     def __init__(self, d_word: int, d_context: int, width: int, n_layers: int, dropout: float):
@@ -59,82 +60,64 @@ class GRUDecoder(nn.Module):
         self.width = width
         self.d_word = d_word
         d_inputs = [d_word + d_context, *[width] * (n_layers - 1)]
-        # They hold the parameters, under PyTorch's names; it is not they that run.
+        # They hold the parameters, under PyTorch's names, and are never called.
         self.cells: Any = nn.ModuleList([nn.GRUCell(d_input, width) for d_input in d_inputs])
         self.dropout = Dropout(dropout)
 
     def word_gates(self, words: Float[Tensor, "*R D2"]) -> Float[Tensor, "*R D3"]:
-        """Gives the words' share in the gates of the first layer."""
+        """Return the tokens' part of the gates of the first layer."""
         cell = self.cells[0]
         return F.linear(words, cell.weight_ih[:, : self.d_word], cell.bias_ih)
 
-    def looping(self) -> tuple[Float[Tensor, "D3 E"], Float[Tensor, "D3 D"], Float[Tensor, " D3"]]:
-        """Gives what the first layer applies at each step: to the context, to its state, and its state's bias."""
+    def step_weights(self) -> tuple[Float[Tensor, "D3 E"], Float[Tensor, "D3 D"], Float[Tensor, " D3"]]:
+        """Return what the first layer applies at each step: weights of the context, weights and bias of the state."""
         cell = self.cells[0]
         return cell.weight_ih[:, self.d_word :], cell.weight_hh, cell.bias_hh
 
     def forward(
-        self, read: Float[Tensor, "R D3"], context: Float[Tensor, "R E"], hidden: Float[Tensor, "L R D"]
+        self, word_gates: Float[Tensor, "R D3"], context: Float[Tensor, "R E"], hidden: Float[Tensor, "L R D"]
     ) -> tuple[Float[Tensor, "R D"], Float[Tensor, "L R D"]]:
-        """Gives the top layer's new state, and all of them."""
+        """Return the new state of the top layer, and of all layers."""
         after: list[Tensor] = []
         for layer, cell in enumerate(self.cells):
             if layer == 0:
-                of_input = read + F.linear(context, cell.weight_ih[:, self.d_word :])
+                of_input = word_gates + F.linear(context, cell.weight_ih[:, self.d_word :])
             else:
                 of_input = F.linear(self.dropout(after[-1]), cell.weight_ih, cell.bias_ih)
             of_state = F.linear(hidden[layer], cell.weight_hh, cell.bias_hh)
-            after.append(gates(of_input, of_state, hidden[layer]))
+            after.append(ops.gru_gates(of_input, of_state, hidden[layer]))
         return after[-1], torch.stack(after)
-
-
-def gates(
-    of_input: Float[Tensor, "R D3"], of_state: Float[Tensor, "R D3"], state: Float[Tensor, "R D"]
-) -> Float[Tensor, "R D"]:
-    """Gives `z h + (1 − z) n` with `r = σ(i_r + s_r)`, `z = σ(i_z + s_z)` and `n = tanh(i_n + r s_n)`.
-
-    i is what the input asks for, s what the state h does, each in the order r, z, n, as in PyTorch and cuDNN.
-    """
-    if of_input.is_cuda and of_input.dtype.itemsize <= 4 and of_input.numel() > 0:
-        from regard.kernels.gru import gru_gates  # only there is Triton installed
-
-        return gru_gates(of_input, of_state, state)
-    D = state.shape[-1]
-    r, z = torch.sigmoid(of_input[:, : 2 * D] + of_state[:, : 2 * D]).chunk(2, dim=-1)
-    new = torch.tanh(torch.addcmul(of_input[:, 2 * D :], r, of_state[:, 2 * D :]))
-    return torch.lerp(new, state.to(new.dtype), z)
 
 
 @dataclass(frozen=True, eq=False)
 class RecurrentState(State):
-    """The encoder's states, who may look at them, and the decoder's hidden layers for each hypothesis."""
+    """The encoder's states with their mask, and the decoder's hidden layers for each hypothesis."""
 
     memory: Float[Tensor, "B 1 S D"]
-    features: Float[Tensor, "B 1 S F"]  # what the attention's score makes of the memory
+    features: Float[Tensor, "B 1 S F"]  # the attention's `key_features` of the memory
     mask: Mask
     hidden: Float[Tensor, "L R D"]
-    length: int  # tokens written
+    length: int  # tokens read
 
     @property
     def query(self) -> Float[Tensor, "B 1 N D"]:
-        """The top hidden layer, hypotheses of a sentence side by side."""
+        """The top hidden layer, all hypotheses of a sentence together."""
         return self.hidden[-1].view(len(self.memory), 1, -1, self.hidden.shape[-1])
 
     def reorder(self, rows: Int[Tensor, " R"]) -> "RecurrentState":
         return replace(self, hidden=self.hidden[:, rows])
 
     def keep(self, sentences: Int[Tensor, " M"]) -> "RecurrentState":
-        n = self.hidden.shape[1] // len(self.memory)
-        rows = (sentences[:, None] * n + torch.arange(n, device=sentences.device)).flatten()
+        rows = hypothesis_rows(sentences, self.hidden.shape[1] // len(self.memory))
         memory, features, mask = self.memory[sentences], self.features[sentences], self.mask.select(sentences)
         return RecurrentState(memory, features, mask, self.hidden[:, rows], self.length)
 
 
 class Recurrent(Seq2Seq):
-    """GRU encoder, GRU decoder, attention between them (Bahdanau et al. 2015, arXiv:1409.0473; S4.1).
+    """GRU encoder, GRU decoder, attention between them (Bahdanau et al. 2015, arXiv:1409.0473).
 
     At each step the decoder's top hidden state is the query, the encoder's states are keys and values, and the context
-    is set beside the embedded token. n sequential steps for n tokens, in training too.
+    is concatenated to the embedded token. n sequential steps for n tokens, in training too.
     """
 
     def __init__(
@@ -162,7 +145,7 @@ class Recurrent(Seq2Seq):
     def features(self, batch: Batch) -> Float[Tensor, "B T D"]:
         state = self.start(batch.src, 1)
         words = self.decoder.word_gates(self.tgt(batch.tgt.inputs, batch.tgt.positions).transpose(0, 1))
-        return self._said(*self._write_all(words, state)).transpose(0, 1)
+        return self._features(*self._decode_all(words, state)).transpose(0, 1)
 
     def start(self, src: Source, n_hypotheses: int) -> RecurrentState:
         words = self.src(src.ids, src.positions)
@@ -174,45 +157,44 @@ class Recurrent(Seq2Seq):
 
     def step(self, tokens: Int[Tensor, " R"], state: State) -> tuple[Float[Tensor, "R V"], RecurrentState]:
         assert isinstance(state, RecurrentState), f"a recurrent model continues its own states, got {type(state)}"
-        places = torch.full((1, 1), state.length, device=tokens.device)
-        words = self.decoder.word_gates(self.tgt(tokens[:, None], places)[:, 0])
-        written, context, after = self._write(words, state)
-        return self.output(self._said(written, context)), after
+        positions = torch.full((1, 1), state.length, device=tokens.device)
+        words = self.decoder.word_gates(self.tgt(tokens[:, None], positions)[:, 0])
+        hidden, context, after = self._decode(words, state)
+        return self.output(self._features(hidden, context)), after
 
-    def _write_all(
+    def _decode_all(
         self, words: Float[Tensor, "T B D3"], state: RecurrentState
     ) -> tuple[Float[Tensor, "T B D"], Float[Tensor, "T B D"]]:
-        """Gives the decoder's top states and contexts of all steps."""
+        """Return the decoder's top states and contexts of all steps."""
         if (attention := self._fused(words, state)) is not None:
-            from regard.kernels.gru import additive_writer  # only there is Triton installed
-
-            maps = (*self.decoder.looping(), attention.w_q[0], attention.w_v[0])
+            weights = (*self.decoder.step_weights(), attention.w_q[0], attention.w_v[0])
             f_k, values = state.features[:, 0], state.memory[:, 0]
-            return additive_writer(words, state.hidden[0], f_k, values, state.mask.key_lengths, maps)
-        written, contexts = [], []
-        for read in words:
-            x, context, state = self._write(read, state)
-            written.append(x)
+            return ops.attention_gru(words, state.hidden[0], f_k, values, state.mask.key_lengths, weights)
+        states, contexts = [], []
+        for word in words:
+            hidden, context, state = self._decode(word, state)
+            states.append(hidden)
             contexts.append(context)
-        return torch.stack(written), torch.stack(contexts)
+        return torch.stack(states), torch.stack(contexts)
 
     def _fused(self, words: Tensor, state: RecurrentState) -> Additive | None:
-        """Gives the attention if all steps together are a loop of kernels: on a GPU, with one layer and that attention.
+        """Return the attention where one kernel runs all steps: on a GPU, with one layer and additive attention.
 
-        By the very class, as another may do anything; and only where its own kernel is the one that the loop has.
+        Only for that very class, since a subclass may compute anything, and only where its own kernel is the one that
+        the loop runs.
         """
         attention = self.attention
         if type(attention) is not Additive or len(self.decoder.cells) > 1 or words.numel() == 0:
             return None
         return attention if attention.kernel(state.query, state.memory, state.memory, state.mask) == "few" else None
 
-    def _write(
+    def _decode(
         self, words: Float[Tensor, "R D3"], state: RecurrentState
     ) -> tuple[Float[Tensor, "R D"], Float[Tensor, "R D"], RecurrentState]:
         context = self.attention(state.query, state.memory, state.memory, state.mask, features=state.features)
         context = context.reshape(len(words), -1)
-        written, hidden = self.decoder(words, context, state.hidden)
-        return written, context, replace(state, hidden=hidden, length=state.length + 1)
+        top, hidden = self.decoder(words, context, state.hidden)
+        return top, context, replace(state, hidden=hidden, length=state.length + 1)
 
-    def _said(self, written: Float[Tensor, "*R D"], context: Float[Tensor, "*R D"]) -> Float[Tensor, "*R D"]:
-        return self.dropout(torch.tanh(self.mix(torch.cat([written, context], dim=-1))))
+    def _features(self, hidden: Float[Tensor, "*R D"], context: Float[Tensor, "*R D"]) -> Float[Tensor, "*R D"]:
+        return self.dropout(torch.tanh(self.mix(torch.cat([hidden, context], dim=-1))))

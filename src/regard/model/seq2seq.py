@@ -60,6 +60,11 @@ def top_k(x: Float[Tensor, "R V"], k: int) -> tuple[Float[Tensor, "R k"], Int[Te
     return largest, torch.where(at < k * BLOCK, in_block, in_rest)
 
 
+def hypothesis_rows(sentences: Int[Tensor, " M"], n_hypotheses: int) -> Int[Tensor, " R"]:
+    """Return the rows of all hypotheses of some sentences."""
+    return (sentences[:, None] * n_hypotheses + torch.arange(n_hypotheses, device=sentences.device)).flatten()
+
+
 class State(ABC):
     """What a decoder remembers of some hypotheses, the same number for each sentence; handed in and handed back."""
 

@@ -1,4 +1,4 @@
-"""Encoder, decoder, Transformer."""
+"""The Transformer: encoder and decoder layers, their stacks, and the cache of a decoder."""
 
 from dataclasses import dataclass
 
@@ -10,12 +10,12 @@ from regard.batch import Batch, Source
 from regard.mask import Mask, causal
 from regard.model.layers import Embedding, FeedForward, Output
 from regard.model.multihead import KeysValues, MultiHeadAttention
-from regard.model.norm import Residual
-from regard.model.seq2seq import Seq2Seq, State
+from regard.model.norm import Norm, Residual
+from regard.model.seq2seq import Seq2Seq, State, hypothesis_rows
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention and a feed-forward network, each in its residual."""
+    """Self-attention and a feed-forward network, each with a residual connection."""
 
     def __init__(self, attention: MultiHeadAttention, feed_forward: FeedForward, residuals: list[Residual]):
         super().__init__()
@@ -28,16 +28,21 @@ class EncoderLayer(nn.Module):
         x: Float[Tensor, "B T D"],
         positions: Int[Tensor, "#B T *axes"],
         mask: Mask,
-        real: Bool[Tensor, "B T"] | None,
-    ) -> Float[Tensor, "B T D"]:
-        x = self.after_attention(x, lambda h: self.attention.self_attend(h, None, positions, mask)[0], real)
-        return self.after_feed_forward(x, self.feed_forward, real)
+        token_mask: Bool[Tensor, "B T"] | None,
+        cache: KeysValues | None = None,
+    ) -> tuple[Float[Tensor, "B T D"], KeysValues]:
+        """Return the output, and the cache with these tokens in it."""
+        h = self.after_attention.before(x, token_mask)
+        update, cache = self.attention.self_attend(h, cache, positions, mask)
+        x = self.after_attention(x, update, token_mask)
+        h = self.after_feed_forward.before(x, token_mask)
+        return self.after_feed_forward(x, self.feed_forward(h), token_mask), cache
 
 
 class Encoder(nn.Module):
-    """Layers one after another, and a last norm where the layers have theirs before."""
+    """Layers one after another, and a last norm where the layers have theirs first."""
 
-    def __init__(self, layers: list[EncoderLayer], last_norm: nn.Module | None):
+    def __init__(self, layers: list[EncoderLayer], last_norm: Norm | None):
         super().__init__()
         self.layers = nn.ModuleList(layers)
         self.last_norm = last_norm
@@ -47,23 +52,28 @@ class Encoder(nn.Module):
         x: Float[Tensor, "B T D"],
         positions: Int[Tensor, "#B T *axes"],
         mask: Mask,
-        real: Bool[Tensor, "B T"] | None,
+        token_mask: Bool[Tensor, "B T"] | None,
     ) -> Float[Tensor, "B T D"]:
         for layer in self.layers:
-            x = layer(x, positions, mask, real)
-        return x if self.last_norm is None else self.last_norm(x, real)
+            x, _ = layer(x, positions, mask, token_mask)
+        return x if self.last_norm is None else self.last_norm(x, token_mask)
 
 
 @dataclass(frozen=True, eq=False)
 class LayerCache:
-    """What one layer looks at besides its input: the source, and the target tokens before this call, if any."""
+    """Keys and values that one decoder layer attends to: of the source, and of the target tokens so far, if any."""
 
     source: KeysValues
     target: KeysValues | None
 
+    def select(self, rows: Int[Tensor, " R"], sentences: Int[Tensor, " M"] | None = None) -> "LayerCache":
+        """Return some rows of the target, and some sentences of the source, or all."""
+        source = self.source if sentences is None else self.source.select_rows(sentences)
+        return LayerCache(source, None if self.target is None else self.target.select_rows(rows))
+
 
 class DecoderLayer(nn.Module):
-    """Causal self-attention, attention to the encoder, and a feed-forward network, each in its residual."""
+    """Causal self-attention, attention to the source, and a feed-forward network, each with a residual connection."""
 
     def __init__(
         self,
@@ -79,7 +89,7 @@ class DecoderLayer(nn.Module):
         self.after_attention, self.after_cross_attention, self.after_feed_forward = residuals
 
     def project_source(self, source: Float[Tensor, "B S D"], positions: Int[Tensor, "1 S"]) -> LayerCache:
-        """Projects what this layer will look at across."""
+        """Project the encoder's output to this layer's keys and values."""
         return LayerCache(self.cross_attention.keys_values(source, source, positions), None)
 
     def forward(
@@ -87,59 +97,56 @@ class DecoderLayer(nn.Module):
         x: Float[Tensor, "R T D"],
         positions: Int[Tensor, "#R T"],
         masks: tuple[Mask, Mask],
-        memory: LayerCache,
-        real: Bool[Tensor, "R T"] | None,
+        cache: LayerCache,
+        token_mask: Bool[Tensor, "R T"] | None,
     ) -> tuple[Float[Tensor, "R T D"], LayerCache]:
-        """Gives the output, and the memory with these tokens in it. Several hypotheses may share one source."""
-        back, across = masks
-        seen = memory.target
+        """Return the output, and the cache with these tokens in it. Several hypotheses may share one source."""
+        self_mask, cross_mask = masks
+        h = self.after_attention.before(x, token_mask)
+        update, target = self.attention.self_attend(h, cache.target, positions, self_mask)
+        x = self.after_attention(x, update, token_mask)
+        h = self.after_cross_attention.before(x, token_mask)
+        x = self.after_cross_attention(x, self._cross_attend(h, cache.source, cross_mask), token_mask)
+        h = self.after_feed_forward.before(x, token_mask)
+        return self.after_feed_forward(x, self.feed_forward(h), token_mask), LayerCache(cache.source, target)
 
-        def look_back(h: Tensor) -> Tensor:
-            nonlocal seen
-            out, seen = self.attention.self_attend(h, seen, positions, back)
-            return out
-
-        def look_across(h: Tensor) -> Tensor:
-            by_source = h.reshape(len(memory.source.k), -1, h.shape[-1])  # hypotheses become queries of one sentence
-            places = positions.new_zeros(1, by_source.shape[1])
-            return self.cross_attention.attend(by_source, memory.source, places, across).view_as(h)
-
-        x = self.after_attention(x, look_back, real)
-        x = self.after_cross_attention(x, look_across, real)
-        return self.after_feed_forward(x, self.feed_forward, real), LayerCache(memory.source, seen)
+    def _cross_attend(self, h: Float[Tensor, "R T D"], source: KeysValues, mask: Mask) -> Float[Tensor, "R T D"]:
+        queries = h.reshape(len(source.k), -1, h.shape[-1])  # all hypotheses of a sentence share its keys
+        positions = source.positions.new_zeros(1, queries.shape[1])
+        return self.cross_attention.attend(queries, source, positions, mask).view_as(h)
 
 
 class Decoder(nn.Module):
-    """Layers one after another, and a last norm where the layers have theirs before."""
+    """Layers one after another, and a last norm where the layers have theirs first."""
 
-    def __init__(self, layers: list[DecoderLayer], last_norm: nn.Module | None):
+    def __init__(self, layers: list[DecoderLayer], last_norm: Norm | None):
         super().__init__()
         self.layers = nn.ModuleList(layers)
         self.last_norm = last_norm
 
     def project_source(self, source: Float[Tensor, "B S D"]) -> list[LayerCache]:
-        """Projects the encoder's output for each layer, once."""
-        places = source.new_zeros(1, source.shape[1]).long()
-        return [layer.project_source(source, places) for layer in self.layers]  # pyright: ignore[reportCallIssue]
+        """Project the encoder's output to the keys and values of each layer, once."""
+        positions = source.new_zeros(1, source.shape[1]).long()
+        return [layer.project_source(source, positions) for layer in self.layers]  # pyright: ignore[reportCallIssue]
 
     def forward(
         self,
         x: Float[Tensor, "R T D"],
         positions: Int[Tensor, "#R T"],
         masks: tuple[Mask, Mask],
-        memory: list[LayerCache],
-        real: Bool[Tensor, "R T"] | None,
+        caches: list[LayerCache],
+        token_mask: Bool[Tensor, "R T"] | None,
     ) -> tuple[Float[Tensor, "R T D"], list[LayerCache]]:
         after = []
-        for layer, seen in zip(self.layers, memory, strict=True):
-            x, seen = layer(x, positions, masks, seen, real)
-            after.append(seen)
-        return x if self.last_norm is None else self.last_norm(x, real), after
+        for layer, cache in zip(self.layers, caches, strict=True):
+            x, cache = layer(x, positions, masks, cache, token_mask)
+            after.append(cache)
+        return x if self.last_norm is None else self.last_norm(x, token_mask), after
 
 
 @dataclass(frozen=True, eq=False)
 class TransformerState(State):
-    """What every layer has seen, who may look at the source, and how many tokens were written."""
+    """The cache of every layer, the mask of the source, and how many target tokens were read."""
 
     layers: list[LayerCache]
     mask: Mask
@@ -147,24 +154,13 @@ class TransformerState(State):
     length: int
 
     def reorder(self, rows: Int[Tensor, " R"]) -> "TransformerState":
-        layers = [
-            LayerCache(seen.source, None if seen.target is None else seen.target.select_rows(rows))
-            for seen in self.layers
-        ]
+        layers = [cache.select(rows) for cache in self.layers]
         return TransformerState(layers, self.mask, self.n_hypotheses, self.length)
 
     def keep(self, sentences: Int[Tensor, " M"]) -> "TransformerState":
-        rows = (
-            sentences[:, None] * self.n_hypotheses + torch.arange(self.n_hypotheses, device=sentences.device)
-        ).flatten()
-        layers = [
-            LayerCache(
-                seen.source.select_rows(sentences), None if seen.target is None else seen.target.select_rows(rows)
-            )
-            for seen in self.layers
-        ]
-        mask = self.mask.select(sentences)
-        return TransformerState(layers, mask, self.n_hypotheses, self.length)
+        rows = hypothesis_rows(sentences, self.n_hypotheses)
+        layers = [cache.select(rows, sentences) for cache in self.layers]
+        return TransformerState(layers, self.mask.select(sentences), self.n_hypotheses, self.length)
 
 
 class Transformer(Seq2Seq):
@@ -181,25 +177,24 @@ class Transformer(Seq2Seq):
 
     def features(self, batch: Batch) -> Float[Tensor, "B T D"]:
         src, tgt = batch.src, batch.tgt
-        memory = self.decoder.project_source(self.encode(src))
+        caches = self.decoder.project_source(self.encode(src))
         x = self.tgt(tgt.inputs, tgt.positions)
-        x, _ = self.decoder(x, tgt.positions, (tgt.mask, src.mask), memory, tgt.token_mask)
+        x, _ = self.decoder(x, tgt.positions, (tgt.mask, src.mask), caches, tgt.token_mask)
         return x
 
     def encode(self, src: Source) -> Float[Tensor, "B S D"]:
-        """Gives the encoder's output for each source token."""
-        places = torch.arange(src.ids.shape[1], device=src.ids.device)
+        """Return the encoder's output for each source token."""
         x = self.src(src.ids, src.positions)
-        return self.encoder(x, src.positions, src.mask, places < src.lengths[:, None])
+        return self.encoder(x, src.positions, src.mask, src.token_mask)
 
     def start(self, src: Source, n_hypotheses: int) -> TransformerState:
         return TransformerState(self.decoder.project_source(self.encode(src)), src.mask, n_hypotheses, 0)
 
     def step(self, tokens: Int[Tensor, " R"], state: State) -> tuple[Float[Tensor, "R V"], TransformerState]:
         assert isinstance(state, TransformerState), f"a Transformer continues its own states, got {type(state)}"
-        places = torch.full((1, 1), state.length, device=tokens.device)
-        x = self.tgt(tokens[:, None], places)
+        positions = torch.full((1, 1), state.length, device=tokens.device)
+        x = self.tgt(tokens[:, None], positions)
         masks = (causal(offset=state.length), state.mask)
-        x, layers = self.decoder(x, places, masks, state.layers, None)
+        x, layers = self.decoder(x, positions, masks, state.layers, None)
         after = TransformerState(layers, state.mask, state.n_hypotheses, state.length + 1)
         return self.output(x[:, 0]), after

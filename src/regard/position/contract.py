@@ -22,6 +22,14 @@ class OffsetBias:
     slopes: Float[Tensor, " H"] | None = None
 
     @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """The shape of the materialised bias, (#B, H, Q, K)."""
+        B = max(len(self.q_positions), len(self.k_positions), 1 if self.table is None else len(self.table))
+        heads = self.slopes if self.table is None else self.table[0]
+        assert heads is not None, "a bias by offset has a table or slopes"
+        return B, len(heads), self.q_positions.shape[1], self.k_positions.shape[1]
+
+    @property
     def max_offset(self) -> int:
         """Gives the offset from which on all take the last entry."""
         return 0 if self.table is None else (self.table.shape[-1] - 1) // 2
@@ -39,6 +47,11 @@ class OffsetBias:
         if self.slopes is not None:
             parts.append(-(offset.abs() * self.slopes[:, None, None]).to(dtype))
         return sum(parts[1:], parts[0])
+
+
+def dense(bias: Float[Tensor, "#B #H #Q #K"] | OffsetBias | None, dtype: torch.dtype) -> Tensor | None:
+    """Return a bias as a tensor, whichever way it came."""
+    return bias.materialise(dtype) if isinstance(bias, OffsetBias) else bias
 
 
 class Position(nn.Module):

@@ -1,6 +1,6 @@
 """A twin model without residuals."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -28,15 +28,15 @@ class Bare(nn.Module):
         self.norm_first = residual.norm_first
         self.dropout = residual.dropout
 
+    def before(self, x: Float[Tensor, "B T D"], token_mask: Bool[Tensor, "B T"] | None) -> Float[Tensor, "B T D"]:
+        """Return the input of the sub-layer."""
+        return self.norm(x, token_mask) if self.norm_first else x
+
     def forward(
-        self,
-        x: Float[Tensor, "B T D"],
-        sublayer: Callable[[Float[Tensor, "B T D"]], Float[Tensor, "B T D"]],
-        real: Bool[Tensor, "B T"] | None,
+        self, x: Float[Tensor, "B T D"], update: Float[Tensor, "B T D"], token_mask: Bool[Tensor, "B T"] | None
     ) -> Float[Tensor, "B T D"]:
-        if self.norm_first:
-            return self.dropout(sublayer(self.norm(x, real)))
-        return self.norm(self.dropout(sublayer(x)), real)
+        update = self.dropout(update)
+        return update if self.norm_first else self.norm(update, token_mask)
 
 
 def without_residuals(model: Seq2Seq) -> Seq2Seq:

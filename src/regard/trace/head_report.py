@@ -54,7 +54,7 @@ def sights(batch: Batch, is_punctuation: tuple[Bool[Tensor, " V"], Bool[Tensor, 
     """Tells for each kind of attention who looks at what in a batch; punctuation is given by id, for either side."""
     src, read, said = batch.src, batch.tgt.inputs, batch.tgt.token_mask
     in_src, in_tgt = is_punctuation[0][src.ids], is_punctuation[1][read]
-    real = torch.arange(src.ids.shape[1], device=src.ids.device) < src.lengths[:, None]
+    real = src.token_mask
     far = src.lengths[:, None]
     before = torch.arange(1, read.shape[1] + 1, device=read.device)
     return {

@@ -4,7 +4,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from copy import copy, deepcopy
 from dataclasses import dataclass, field, replace
-from functools import partial
 from inspect import signature
 from typing import Any, TypeVar
 
@@ -86,31 +85,6 @@ class Heard:
         return kept(extra[0]) if extra.any() else None
 
 
-@dataclass(eq=False)
-class Gauge:
-    """Measures the vectors around one sub-layer."""
-
-    place: tuple[str, int, str]
-    flows: list[Flow]
-    norms: tuple[Tensor, Tensor] | None = None
-
-    def before(self, module: Residual, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Has the sub-layer measured when it runs."""
-        x, update, real = args
-        return x, partial(self.measured, x, update), real
-
-    def measured(self, x: Tensor, update: Callable[[Tensor], Tensor], h: Tensor) -> Tensor:
-        """Runs the sub-layer."""
-        out = update(h)
-        self.norms = _norms(x), _norms(out)
-        return out
-
-    def after(self, module: Residual, args: tuple[Any, ...], out: Tensor) -> None:
-        """Writes the norms down."""
-        assert self.norms is not None, "a residual runs its sub-layer"
-        self.flows.append(Flow(*self.place, *self.norms, _norms(out)))
-
-
 class Tape:
     """Listens to parts of a model, which must be somebody's private copy."""
 
@@ -132,9 +106,12 @@ class Tape:
 
     def measure(self, residual: Residual, stack: str, layer: int, sublayer: str) -> None:
         """Writes down how long the stream's vectors are around a sub-layer."""
-        gauge = Gauge((stack, layer, sublayer), self.flows)
-        residual.register_forward_pre_hook(gauge.before)
-        residual.register_forward_hook(gauge.after)
+
+        def hook(module: nn.Module, args: tuple[Any, ...], out: Tensor) -> None:
+            x, update, _ = args
+            self.flows.append(Flow(stack, layer, sublayer, _norms(x), _norms(update), _norms(out)))
+
+        residual.register_forward_hook(hook)
 
 
 def kept(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:

@@ -1,8 +1,7 @@
 """The residual stream; one layer step by step."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import torch
@@ -58,14 +57,14 @@ def encoder_stages(model: Seq2Seq, ids: Sequence[int], layer: int, head: int) ->
     _check(layer, len(layers), "layer")
     _check(head, layers[layer].attention.n_heads, "head")
     src = make_source([list(ids)]).to(next(plain.parameters()).device)
-    real = torch.ones_like(src.ids, dtype=torch.bool)
     begun, x = _embedded(plain.src, src.ids, src.positions)
     for before in layers[:layer]:
-        x = before(x, src.positions, src.mask, real)
+        x, _ = before(x, src.positions, src.mask, src.token_mask)
     here = layers[layer]
     attended = _attention(here.attention, here.after_attention, x, src.positions, head)
     fed = _feed_forward(here.feed_forward, here.after_feed_forward, attended["attention_out"])
-    error = share(fed["output"] - here(x, src.positions, src.mask, real), fed["output"])
+    output, _ = here(x, src.positions, src.mask, src.token_mask)
+    error = share(fed["output"] - output, fed["output"])
     named = {**begun, "input": x, **attended, **fed}
     kept = tuple(Stage(name, values[0].to("cpu", torch.float32)) for name, values in named.items())
     about = (
@@ -89,7 +88,7 @@ def _embedded(
 def _attention(
     heads: MultiHeadAttention, residual: Residual, x: Float[Tensor, "1 T D"], positions: Int[Tensor, "1 T"], head: int
 ) -> dict[str, Tensor]:
-    h = residual.norm(x) if residual.norm_first else x
+    h = residual.before(x, None)
     q, k, v = (split_heads(w(h), heads.n_heads) for w in (heads.w_q, heads.w_k, heads.w_v))
     q, k = heads.position.rotate(q, positions), heads.position.rotate(k, positions)
     bias = heads.position.bias(q, k, positions, positions)
@@ -106,16 +105,16 @@ def _attention(
         **{name: values[:, head] for name, values in {**of_head, "weights": weights, "mixed": mixed}.items()},
         "projected": projected,
         "attention_sum": summed,
-        "attention_out": summed if residual.norm_first else residual.norm(summed),
+        "attention_out": residual(x, projected, None),
     }
 
 
 def _feed_forward(feed: Any, residual: Residual, x: Float[Tensor, "1 T D"]) -> dict[str, Tensor]:
-    h = residual.norm(x) if residual.norm_first else x
+    h = residual.before(x, None)
     inner = feed.activation(feed.inner(h))
     outer = feed.outer(inner)
     summed = x + outer
-    out = summed if residual.norm_first else residual.norm(summed)
+    out = residual(x, outer, None)
     return {"feed_forward_in": h, "inner": inner, "outer": outer, "feed_forward_sum": summed, "output": out}
 
 
@@ -163,22 +162,17 @@ class Stream:
 class _Listener:
     """Writes down the vectors around one sub-layer, padding left out."""
 
+    is_last: bool  # of its stack
     before: list[Tensor] = field(default_factory=list)
     updates: list[Tensor] = field(default_factory=list)
     after: list[Tensor] = field(default_factory=list)
 
-    def hear(self, module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        x, sublayer, real = args
-        self.before.append(kept(x[real]))
-        return x, partial(self._run, sublayer, real), real
-
-    def _run(self, sublayer: Callable[[Tensor], Tensor], real: Tensor, h: Tensor) -> Tensor:
-        out = sublayer(h)
-        self.updates.append(kept(out[real]))
-        return out
-
-    def hear_end(self, module: nn.Module, args: tuple[Any, ...], out: Tensor) -> None:
-        self.after.append(kept(out[args[2]]))
+    def hear(self, module: nn.Module, args: tuple[Any, ...], out: Tensor) -> None:
+        x, update, token_mask = args
+        self.before.append(kept(x[token_mask]))
+        self.updates.append(kept(update[token_mask]))
+        if self.is_last:
+            self.after.append(kept(out[token_mask]))
 
 
 def looked_into(model: Seq2Seq) -> Any:
@@ -199,8 +193,7 @@ def record_streams(model: Seq2Seq, src: Sequence[Ids], tgt: Sequence[Ids], bar: 
     for places, batch in bar(batches, len(batches), "reading"):
         plain.features(batch.to(next(plain.parameters()).device))
         numbers = torch.tensor(places)
-        in_src = torch.arange(batch.src.ids.shape[1]) < batch.src.lengths[:, None]
-        tokens["encoder"].append(_tokens(batch.src.ids, batch.src.positions, in_src, numbers))
+        tokens["encoder"].append(_tokens(batch.src.ids, batch.src.positions, batch.src.token_mask, numbers))
         tokens["decoder"].append(_tokens(batch.tgt.inputs, batch.tgt.positions, batch.tgt.token_mask, numbers))
     return {stack: _joined(stack, heard[stack], tokens[stack]) for stack in SUBLAYERS}
 
@@ -209,11 +202,9 @@ def _listen(layers: Any, stack: str) -> dict[tuple[int, str], _Listener]:
     listeners = {}
     for number, layer in enumerate(layers):
         for sublayer in SUBLAYERS[stack]:
-            residual = getattr(layer, f"after_{sublayer}")
-            listeners[number, sublayer] = listener = _Listener()
-            residual.register_forward_pre_hook(listener.hear)
-            if number == len(layers) - 1 and sublayer == SUBLAYERS[stack][-1]:
-                residual.register_forward_hook(listener.hear_end)
+            is_last = number == len(layers) - 1 and sublayer == SUBLAYERS[stack][-1]
+            listeners[number, sublayer] = listener = _Listener(is_last)
+            getattr(layer, f"after_{sublayer}").register_forward_hook(listener.hear)
     return listeners
 
 

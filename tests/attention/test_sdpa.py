@@ -65,7 +65,7 @@ def test_a_single_query_after_a_cache_builds_no_causal_mask():
 def test_no_kernel_sees_a_row_without_keys():
     call = prepare(*make_inputs("dot", T, T), padding([0, 3], T), None)
     assert call.attn_mask.any(dim=-1).all()
-    exactly(call.nobody.flatten(), torch.tensor([True, False]))
+    exactly(call.empty.flatten(), torch.tensor([True, False]))
 
 
 def test_lengths_for_keys_alone_are_not_taken_for_causal_alone():

@@ -101,7 +101,7 @@ def test_heads_are_kept_and_used_again(run, models, tmp_path):
     first = run("--keep", "--reverse-model", models[1])
     assert first.err.count("heads kept in") == 2
     kept = json.loads((models[0] / "alignment.json").read_text())
-    assert kept.keys() == {"heads", "by", "value", "n_pairs", "on"}
+    assert kept.keys() == {"heads", "by", "value", "n_pairs", "on", "written"}
     assert kept["heads"] == kept_heads(models[0]) and kept["on"] == f"{tmp_path.name}/pairs.tsv"
     again = run("--reverse-model", models[1])
     assert again.out == first.out
@@ -113,17 +113,24 @@ def test_heads_are_kept_and_used_again(run, models, tmp_path):
     assert "this must name heads, such as cross:1:3:read, got 3" in run(code=2).err
 
 
-def test_a_trace_looks_with_the_heads_that_are_kept(run, models, capsys, monkeypatch):
-    run("--keep", "--heads", "cross:0:1:read")
+@pytest.mark.parametrize(
+    ("kept", "heads", "said"),
+    [
+        ("cross:0:1:say", "cross:0:1:say", "those of cross:0:1:say, which aligns best"),
+        ("cross:0:1:read", "cross:all:all:say", "means over all 2 heads of cross attention"),
+    ],
+)
+def test_a_trace_uses_kept_heads_whose_rows_write_a_word(run, models, capsys, monkeypatch, kept, heads, said):
+    run("--keep", "--heads", kept)
     for more in ([], ["--json"]):
         monkeypatch.setattr(sys, "argv", ["regard", "trace", "你好世界", "--model", str(models[0]), *more])
         with pytest.raises(SystemExit):
             main()
-        said = capsys.readouterr().out
+        out = capsys.readouterr().out
         if more:
-            assert json.loads(said)["heads"] == "cross:0:1:read"
+            assert json.loads(out)["heads"] == heads
         else:
-            assert "shares are those of cross:0:1:read, which aligns best; weights @ v" in said
+            assert f"shares are {said}; weights @ v" in out
 
 
 @pytest.mark.parametrize(

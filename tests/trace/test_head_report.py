@@ -15,6 +15,7 @@ from regard.batch import make_batch
 from regard.padding import BOS, EOS, PAD
 from regard.plot.terminal import as_json
 from regard.score import score
+from regard.trace.attention import mean_relative_entropy
 from regard.trace.head_report import (
     ORDERS,
     Habits,
@@ -26,7 +27,6 @@ from regard.trace.head_report import (
     sights,
 )
 from regard.trace.replay import replay
-from regard.trace.summary import relative_entropy
 from tests.pipeline.test_translator import TOKENIZER
 from tests.trace.makers import make_model, make_translator
 from tests.trace.planted import learned_once
@@ -163,7 +163,7 @@ def test_habits_are_those_of_single_looks():
         look = looks[head.kind, head.layer]
         weights = look.weights(head.head)
         assert head.habits.entropy == pytest.approx(float(look.entropy(head.head).mean()))
-        assert head.habits.spread == pytest.approx(float(relative_entropy(look)[head.head]))
+        assert head.habits.spread == pytest.approx(float(mean_relative_entropy(look)[head.head]))
         assert head.habits.first == pytest.approx(float(weights[:, 0].mean()))
         assert head.habits.diagonal == pytest.approx(float(weights.diagonal().sum() / len(weights)))
         assert head.habits.next == pytest.approx(float(weights.diagonal(1).sum() / len(weights)))

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from regard.trace.attention import GivenLook
+from regard.trace.attention import GivenLook, mean_relative_entropy
 from regard.trace.external import make_given
-from regard.trace.summary import Choice, group_words, look_across, relative_entropy, summarise
+from regard.trace.summary import Choice, group_words, look_across, summarise
 from tests.trace.makers import make_model, one_trace
 
 
@@ -65,22 +65,22 @@ def test_the_mean_is_over_heads_and_layers():
 
 
 @pytest.mark.parametrize("choice", [Choice(1, 0, "say"), Choice(0, None, "read"), Choice(None, None, "read")])
-def test_words_may_look_with_some_heads_and_a_row_may_be_what_is_read(choice):
+def test_words_have_the_row_that_wrote_them_whatever_the_choice(choice):
     heads = torch.rand(2, 2, 3, 3, generator=torch.Generator().manual_seed(1))  # (L, H, T, S)
     trace = cross_trace(heads[0], ["▁ab", "c", "</s>"], ["▁x", "▁y", "</s>"])
     trace = replace(trace, looks=tuple(GivenLook("cross", layer, each) for layer, each in enumerate(heads)))
     chosen = heads[choice.layer, choice.head] if choice.head is not None else heads[[0, 1][: 2 - (choice.layer == 0)]]
     rows = chosen if choice.head is not None else chosen.mean((0, 1))
-    rows = rows[:2] if choice.at == "say" else rows[1:]
+    rows = rows[:2]
     seen = look_across(trace, choice)
     torch.testing.assert_close(seen.shares, torch.stack([rows[:, :2].sum(1), rows[:, 2]], dim=1))
-    assert seen.heads == summarise(trace, choice).heads == str(choice)
+    assert seen.heads == summarise(trace, choice).heads == str(replace(choice, at="say"))
 
 
-def test_a_word_that_was_never_read_keeps_the_row_that_said_it():
+def test_a_word_of_an_unfinished_output_has_the_row_that_wrote_it():
     weights = torch.tensor([[0.5, 0.2, 0.3], [0.1, 0.7, 0.2]])
     seen = look_across(cross_trace(weights[None], ["▁a", "▁b", "</s>"], ["▁x", "▁y"]), Choice(0, 0, "read"))
-    torch.testing.assert_close(seen.shares, weights[[1, 1]])
+    torch.testing.assert_close(seen.shares, weights)
 
 
 def test_a_summary_says_what_each_word_looked_at_most():
@@ -102,9 +102,9 @@ def test_a_summary_says_what_each_word_looked_at_most():
 def test_spread_is_0_for_one_key_and_1_for_all_that_are_allowed():
     causal = torch.ones(4, 4).tril()
     even, one = causal / causal.sum(-1, keepdim=True), torch.eye(4)
-    found = relative_entropy(GivenLook("decoder", 0, torch.stack([even, one])))
+    found = mean_relative_entropy(GivenLook("decoder", 0, torch.stack([even, one])))
     torch.testing.assert_close(found, torch.tensor([1.0, 0.0], dtype=torch.float64))
-    assert relative_entropy(GivenLook("decoder", 0, torch.ones(1, 1, 1))).tolist() == [0.0]
+    assert mean_relative_entropy(GivenLook("decoder", 0, torch.ones(1, 1, 1))).tolist() == [0.0]
 
 
 def test_a_trace_without_cross_attention_has_no_words_that_look():

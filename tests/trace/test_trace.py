@@ -27,7 +27,8 @@ def test_weights_come_as_hugging_face_gives_them(trace):
         assert [tuple(layer.shape) for layer in layers] == [shape] * n_layers
         assert {layer.dtype for layer in layers} == {torch.float32}
     torch.testing.assert_close(found.cross_attentions[0][0, 1], trace.cross[0].weights(1).float())
-    assert (found.encoder_tokens, found.decoder_tokens) == (list(trace.source), list(trace.read))
+    assert (found.encoder_tokens, found.decoder_tokens) == (list(trace.source), list(trace.target))
+    assert found.decoder_inputs == list(trace.read)
 
 
 @pytest.mark.parametrize("view", ["head_view", "model_view"])
@@ -37,8 +38,12 @@ def test_bertviz_draws_them(trace, view):
     drawn = {each["name"]: each for each in data["attention"]}
     assert set(drawn) == {"Encoder", "Decoder", "Cross"}
     cross = torch.tensor(drawn["Cross"]["attn"])
-    torch.testing.assert_close(cross[0], trace.cross[0].weights().float())
-    assert len(drawn["Cross"]["left_text"]) == len(trace.read)
+    torch.testing.assert_close(cross[0, :, 1:], trace.cross[0].weights().float())
+    decoder = torch.tensor(drawn["Decoder"]["attn"])
+    torch.testing.assert_close(decoder[0, :, 1:, :-1], trace.decoder[0].weights().float())
+    for rest in (cross[0, :, 0], decoder[0, :, 0], decoder[0, :, :, -1]):
+        assert not rest.any(), "BOS was not written, and the last token was not read"
+    assert len(drawn["Cross"]["left_text"]) == len(trace.target) + 1
     assert len(drawn["Encoder"]["attn"]) == 1, "BertViz can draw as many layers as the shallowest stack has"
 
 

@@ -36,15 +36,16 @@ def test_a_word_shows_what_it_looked_at(visit, xian, picture):
     picture(page, "translate-word")
 
 
-def test_all_heads_are_averaged_where_the_reader_wants_it(visit, xian):
-    page, told = visit(), shares(xian, best=False)
-    page.get_by_role("radio", name="All").check()
-    page.locator("g.target").first.hover()
+def test_the_heads_of_one_layer_are_averaged_where_the_reader_wants_it(visit, xian):
+    page, told = visit(), shares(xian, layer=1)
     expect(page.get_by_text("Mean over 12 heads.")).to_be_visible()
+    page.get_by_role("radio", name="Layer 1").check()
+    page.locator("g.target").first.hover()
+    expect(page.get_by_text("Mean over 6 heads.")).to_be_visible()
     drawn = [float(each.get_attribute("data-share")) for each in page.locator("g.source").all()]
     assert drawn == pytest.approx(told[0].tolist(), abs=2e-4)
     assert drawn != pytest.approx(shares(xian)[0].tolist(), abs=1e-2)
-    assert choices(page)["heads"] == ["all"]
+    assert choices(page)["heads"] == ["1"]
 
 
 def test_words_are_pinned_by_mouse_and_by_keyboard(visit):

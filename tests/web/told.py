@@ -21,20 +21,21 @@ def words(side: dict) -> list[dict]:
     return [word for word in side["words"] if word["text"] not in SIGNS]
 
 
-def shares(view: dict, best: bool = True) -> np.ndarray:
-    """Gives what each output word looked at, by the head that aligns best or over all heads.
+def shares(view: dict, best: bool = True, layer: int | None = None) -> np.ndarray:
+    """Return what each output word attended to, by the heads that align best, over all heads or those of one layer.
 
-    Pieces of a key are added, those of a query averaged.
+    Tokens of a key are added, those of a query averaged.
     """
     mean = _aligned(view) if best else weights(view, "cross").mean(axis=(0, 1))
+    mean = mean if layer is None else weights(view, "cross")[layer].mean(axis=0)
     by_key = np.stack([mean[:, word["places"]].sum(1) for word in view["source"]["words"]], axis=1)
     return np.stack([by_key[word["places"]].mean(0) for word in words(view["target"])])
 
 
 def _aligned(view: dict) -> np.ndarray:
-    at = view["aligning"]
-    head = weights(view, "cross")[at["layer"], at["head"]]
-    return np.concatenate([head[1:], head[-1:]]) if at["at"] == "read" else head  # a piece is read one row below
+    every, at = weights(view, "cross"), view["aligning"] or {"layer": None, "head": None}
+    layers = every if at["layer"] is None else every[[at["layer"]]]
+    return (layers if at["head"] is None else layers[:, [at["head"]]]).mean(axis=(0, 1))
 
 
 def shown(piece: str) -> str:

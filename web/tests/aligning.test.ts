@@ -29,11 +29,11 @@ describe('shares', () => {
     expect(rows(looked(cross, '1', null))).toEqual(rows(meanMatrix(cross, 1)));
   });
 
-  it('of the best head stand where it says, or one row above where it reads', () => {
+  it('of the best head are its rows as they are', () => {
     const head = rows(headMatrix(cross, 0, 3));
-    expect(rows(looked(cross, 'best', { layer: 0, head: 3, at: 'say' }))).toEqual(head);
-    const read = rows(looked(cross, 'best', { layer: 0, head: 3, at: 'read' }));
-    expect(read).toEqual([...head.slice(1), head[head.length - 1]]);
+    for (const at of ['say', 'read']) {
+      expect(rows(looked(cross, 'best', { layer: 0, head: 3, at }))).toEqual(head);
+    }
   });
 
   it('may be a mean of heads too', () => {

@@ -14,7 +14,7 @@ from regard.atomic import atomic_file
 from regard.checkpoint import ALIGNMENT, model_folder, read_json, write_json
 from regard.model import Seq2Seq
 from regard.search.scoring import pair_batches, token_costs
-from regard.trace.summary import Choice, named_choices
+from regard.trace.summary import ALL_HEADS, Choice, named_choices
 
 Soft = list[Float[Tensor, "C _ _"]]  # (C, t, s) for each pair: what target joints look at by each choice
 
@@ -83,39 +83,51 @@ def _best(choices: Sequence[Choice], rates: Float[Tensor, " C"], by: str, n_pair
 
 @dataclass(frozen=True)
 class Kept:
-    """The name of some heads, and what they were chosen by: a measure, its value, on how many pairs of which text."""
+    """The name of some heads, and what they were chosen by: a measure, its value, on how many pairs of which text.
+
+    `written` names the best of those whose rows are taken when a word is written, which is how a trace shows rows.
+    """
 
     heads: str
     by: str
     value: float | None
     n_pairs: int
     on: str
+    written: str | None = None
 
 
 def keep_heads(folder: Path, chosen: Chosen, on: str) -> Path:
     """Writes a choice into a model's folder."""
     path = model_folder(folder) / ALIGNMENT
-    kept = Kept(chosen.heads, chosen.by, chosen.value(chosen.heads), chosen.n_pairs, on)
+    written = next((each.heads for each in chosen.rated if each.heads.endswith(":say")), None)
+    kept = Kept(chosen.heads, chosen.by, chosen.value(chosen.heads), chosen.n_pairs, on, written)
     with atomic_file(path) as draft:
         write_json(draft, asdict(kept))
     return path
 
 
 def kept_heads(folder: Path) -> str | None:
-    """Reads which heads were chosen; None where nobody has chosen any."""
-    path = model_folder(folder) / ALIGNMENT
-    if not path.exists():
-        return None
-    heads = read_json(path).get("heads")
-    if not isinstance(heads, str):
-        raise ValueError(f"{path}: this must name heads, such as cross:1:3:read, got {heads!r}")
-    return heads
+    """Return the name of the heads chosen for a model; None where none were chosen."""
+    return _kept_name(folder, "heads")
 
 
 def kept_choice(folder: Path, sizes: tuple[int, int]) -> Choice | None:
-    """Gives the heads that were kept for a model with so many layers and heads of cross attention."""
-    heads = kept_heads(folder)
-    return None if heads is None else named_choices(heads, sizes)[0]
+    """Return the heads that a trace of a model shows: the best aligning ones by the rows that write a word, if known.
+
+    None where all heads together are the best, or nothing is known. `sizes` are the numbers of layers and heads.
+    """
+    names = (_kept_name(folder, "written"), _kept_name(folder, "heads"))
+    choices = [named_choices(name, sizes)[0] for name in names if name is not None]
+    best = next((choice for choice in choices if choice.at == "say"), ALL_HEADS)
+    return None if best == ALL_HEADS else best
+
+
+def _kept_name(folder: Path, field: str) -> str | None:
+    path = model_folder(folder) / ALIGNMENT
+    name = read_json(path).get(field) if path.exists() else None
+    if path.exists() and not isinstance(name, str) and (name is not None or field == "heads"):
+        raise ValueError(f"{path}: this must name heads, such as cross:1:3:read, got {name!r}")
+    return name
 
 
 def needs(model: Seq2Seq, readings: Sequence[Reading]) -> list[Float[Tensor, "_ _"]]:

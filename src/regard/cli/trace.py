@@ -157,7 +157,7 @@ def _drawn(seen: "Trace", figure: str, place: tuple[str, int, int] | None, terms
 def _show_head(seen: "Trace", place: tuple[str, int, int], terms: bool, json_: bool) -> None:
     """Prints one head as numbers."""
     from regard.plot.terminal import numbers_table, terms_tables
-    from regard.plot.traces import sides
+    from regard.trace.trace import sides
 
     kind, layer, head = place
     look = seen.look(kind, layer)

@@ -43,6 +43,7 @@ class Given:
     decoder_tokens: Sequence[str] | None
     include_layers: Sequence[int] | None
     prettify_tokens: bool
+    decoder_inputs: Sequence[str] | None = None  # columns of the decoder's attention, unless its rows name them too
 
 
 def trace_of(given: Given) -> tuple[Trace, str]:
@@ -69,7 +70,8 @@ def _refuse(given: Given, names: Sequence[str]) -> None:
 def _unpacked(given: Given, found: Attentions) -> Given:
     _refuse(given, ("tokens",))
     stacks = {f"{kind}_attention": getattr(found, f"{kind}_attentions") or None for kind in KINDS}
-    return replace(given, encoder_tokens=found.encoder_tokens, decoder_tokens=found.decoder_tokens, **stacks)
+    tokens = {name: getattr(found, name) for name in ("encoder_tokens", "decoder_tokens", "decoder_inputs")}
+    return replace(given, **tokens, **stacks)
 
 
 def _one_stack(given: Given) -> Given:
@@ -92,9 +94,12 @@ def _made(given: Given) -> tuple[Trace, str]:
                 _named(f"{side}_tokens", getattr(given, f"{side}_tokens"), f"{kind}_attention")
     if not looks:
         raise ValueError("there must be attention, encoder_attention, decoder_attention or cross_attention, got none")
-    (source, read), unit = _marked([given.encoder_tokens or (), given.decoder_tokens or ()], given.prettify_tokens)
-    steps = [Step(piece, torch.nan, torch.nan, ()) for piece in read]  # rows bear the names that they were given
-    return make_given(tuple(looks), source, read, steps, spelled(source) or spelled(read) or "…", spelled(read)), unit
+    written = given.decoder_tokens or ()
+    tokens = [given.encoder_tokens or (), written, given.decoder_inputs or written]
+    (source, written, read), unit = _marked(tokens, given.prettify_tokens)
+    steps = [Step(token, torch.nan, torch.nan, ()) for token in written]  # rows have the names that they were given
+    text, output = spelled(source) or spelled(written) or "…", spelled(written)
+    return make_given(tuple(looks), source, read, steps, text, output), unit
 
 
 def _layers(name: str, layers: Any, include: Sequence[int] | None) -> list[Float[Tensor, "H Q K"]]:

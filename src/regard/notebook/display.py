@@ -16,14 +16,14 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from regard.plot.head_maps import Heads, draw_head_grid
-from regard.plot.traces import heads_figure, sides, words_figure
+from regard.plot.traces import heads_figure, words_figure
 from regard.plot.words import draw_head_lines
 from regard.serve import PAGE, UNBUILT
 from regard.serve.requests import BrokenError
 from regard.serve.serialize import page_of, saved_of, to_json
 from regard.trace.attention import KINDS
-from regard.trace.summary import group_words
-from regard.trace.trace import Bundle, Trace
+from regard.trace.summary import group_words, merge_words
+from regard.trace.trace import Bundle, Trace, sides
 
 INSTALL = "pip install 'regard[notebook]'"
 
@@ -168,14 +168,12 @@ def maps_picture(trace: Trace, unit: str) -> Figure:
 def _shown(
     weights: Float[Tensor, "H Q K"], trace: Trace, kind: str, unit: str
 ) -> tuple[Float[Tensor, "H _ _"], list[str], list[str]]:
-    """Gives weights by piece as they are; by word the pieces of a key are added, those of a query averaged."""
+    """Return weights by token as they are, or by word, and the names of rows and columns."""
     queries, keys = sides(trace, kind)
     if unit == "piece":
-        return weights, queries, keys
+        return weights, list(queries), list(keys)
     rows, columns = group_words(queries), group_words(keys)
-    by_key = torch.stack([weights[..., list(word.places)].sum(-1) for word in columns], dim=-1)
-    merged = torch.stack([by_key[:, list(word.places)].mean(1) for word in rows], dim=1)
-    return merged, [word.text for word in rows], [word.text for word in columns]
+    return merge_words(weights, rows, columns), [word.text for word in rows], [word.text for word in columns]
 
 
 def show_heatmaps(

@@ -17,10 +17,10 @@ from regard.plot.head_maps import Heads, draw_head_grid, draw_one_head, draw_ter
 from regard.plot.head_values import HeadEntropies, draw_entropy_map
 from regard.plot.style import Drawing, in_style
 from regard.plot.words import draw_looked_at
-from regard.trace.attention import KINDS, Look
+from regard.trace.attention import KINDS, Look, mean_relative_entropy
 from regard.trace.search_tree import Node, Tree
-from regard.trace.summary import ALL_HEADS, Choice, looked_at, relative_entropy
-from regard.trace.trace import Trace
+from regard.trace.summary import ALL_HEADS, Choice, looked_at
+from regard.trace.trace import Trace, sides
 from regard.train.state import Progress
 
 WIDE = 20.0  # from this ratio of the largest to the smallest norm on, the scale is logarithmic
@@ -104,7 +104,7 @@ def entropy_figure(trace: Trace) -> Figure:
         layers = [look for look in trace.looks if look.kind == kind]
         if layers:
             nats = torch.stack([look.entropy().mean(-1) for look in layers])
-            share = torch.stack([relative_entropy(look) for look in layers])
+            share = torch.stack([mean_relative_entropy(look) for look in layers])
             kinds.append(HeadEntropies(kind, nats.numpy(), share.to(nats.dtype).numpy()))
     return draw_entropy_map(kinds)
 
@@ -144,12 +144,6 @@ def terms_figure(trace: Trace, look: Look, head: int) -> Figure:
     score = terms.total.masked_fill(~look.allowed(head), -torch.inf)
     title = f"Scores of {look.kind} layer {look.layer}, head {head}"
     return draw_term_maps(terms.names, terms.terms.numpy(), score.numpy(), *sides(trace, look.kind), title)
-
-
-def sides(trace: Trace, kind: str) -> tuple[list[str], list[str]]:
-    """Gives the pieces that look and those that are looked at; across, a row is named by what it says next."""
-    source, read, said = list(trace.source), list(trace.read), list(trace.target)
-    return {"encoder": (source, source), "decoder": (read, read), "cross": (said, source)}[kind]
 
 
 FIGURES: dict[str, Callable[[Trace], Figure]] = {

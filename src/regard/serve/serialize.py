@@ -22,10 +22,10 @@ from regard.serve import PAGE, UNBUILT
 from regard.serve import schema_trace as view
 from regard.serve.requests import BrokenError
 from regard.serve.schema_trace import Head, Saved, View
-from regard.trace.attention import KINDS, Look
+from regard.trace.attention import KINDS, Look, mean_relative_entropy
 from regard.trace.search_tree import Tree
 from regard.trace.summary import BYTE, MARK, SPECIAL, Choice, group_words
-from regard.trace.trace import Flow, Trace
+from regard.trace.trace import Trace, sides
 
 DIGITS = 7  # a float32 has no more
 
@@ -147,15 +147,6 @@ def head_of(trace: Trace, kind: str, layer: int, head: int) -> Head:
     )
 
 
-def sides(trace: Trace, kind: str) -> tuple[Sequence[str], Sequence[str]]:
-    """Gives the pieces that look, and those that are looked at."""
-    return {
-        "encoder": (trace.source, trace.source),
-        "decoder": (trace.read, trace.read),
-        "cross": (trace.read, trace.source),
-    }[kind]
-
-
 def _side(pieces: Sequence[str]) -> view.Side:
     return view.Side(list(pieces), [view.Word(word.text, list(word.places)) for word in group_words(pieces)])
 
@@ -166,24 +157,9 @@ def _kind(kind: str, looks: list[Look]) -> view.Kind:
     for look in looks:
         weights = look.weights()
         missing = n_heads - look.n_heads
-        entropy.append([*digits(_spread(look, weights)), *[None] * missing])
+        entropy.append([*digits(mean_relative_entropy(look, weights)), *[None] * missing])
         parts += [rounded(weights), torch.zeros(missing, queries, keys, dtype=torch.uint8)]
     return view.Kind(kind, len(looks), n_heads, queries, keys, pack(parts), entropy)
-
-
-def _spread(look: Look, weights: Float[Tensor, "H Q K"]) -> Float[Tensor, " H"]:
-    """Gives the mean entropy of each head as a share of the largest there can be, over queries with a choice."""
-    entropies, shares = torch.special.entr(weights).sum(-1), []
-    for head in range(look.n_heads):
-        counts = look.allowed(head).sum(-1)
-        free = counts > 1
-        shares.append((entropies[head][free] / counts[free].log()).mean() if free.any() else entropies.new_zeros(()))
-    return torch.stack(shares)
-
-
-def _flow(flow: Flow) -> view.Flow:
-    norms = (digits(x) for x in (flow.before, flow.update, flow.after))
-    return view.Flow(flow.stack, flow.layer, flow.sublayer, *norms)
 
 
 def _steps(trace: Trace) -> list[view.Step]:

@@ -7,7 +7,7 @@ from math import nan
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.attention import Attention
@@ -92,6 +92,22 @@ class Look(ABC):
         if not 0 <= head < self.n_heads:
             raise ValueError(f"head must lie in 0 … {self.n_heads - 1} of {self.kind} layer {self.layer}, got {head}")
         return range(head, head + 1)
+
+
+def relative_entropy(entropy: Float[Tensor, "*B Q"], n_keys: Int[Tensor, "*B Q"]) -> Float[Tensor, "*B Q"]:
+    """Return entropies as a share of log `n_keys`, the largest there can be; 0 where a query has one key or none."""
+    return entropy / n_keys.clamp(min=2).to(entropy.dtype).log() * (n_keys > 1)
+
+
+def mean_relative_entropy(look: Look, weights: Float[Tensor, "H Q K"] | None = None) -> Float[Tensor, " H"]:
+    """Return each head's mean relative entropy over queries with a choice of keys; weights are made if not given."""
+    means = []
+    for head in range(look.n_heads):
+        rows = look.weights(head) if weights is None else weights[head]
+        n_keys = look.allowed(head).sum(-1)
+        shares = relative_entropy(torch.special.entr(rows.double()).sum(-1), n_keys)
+        means.append(shares.sum() / (n_keys > 1).sum().clamp(min=1))
+    return torch.stack(means)
 
 
 # Numbers of one block of rows: some attentions need a feature vector for each pair while they score it.

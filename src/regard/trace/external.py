@@ -18,7 +18,7 @@ from regard.mask import Mask
 from regard.trace.attention import KINDS, GivenLook, Look, ProjectedLook, RecordedLook
 from regard.trace.replay import N_ALTERNATIVES, kept
 from regard.trace.search_tree import KEPT, OPEN, ROOT, Tree
-from regard.trace.trace import Option, Step, Trace
+from regard.trace.trace import Option, Step, Trace, sides
 
 
 def make_given(
@@ -30,12 +30,13 @@ def make_given(
     output: str = "",
 ) -> Trace:
     """Makes a trace of one path: what is not known of it is not a number."""
-    _check(looks, {"encoder": (source, source), "decoder": (read, read), "cross": (read, source)})
     said = [Step(piece, nan, nan, ()) for piece in [*read[1:], "…"][: len(read)]] if steps is None else list(steps)
     tree = one_path([step.piece for step in said], [step.log_prob for step in said])
     settings = DecodeSettings(method="greedy")
     rest = (tuple(source), tuple(read), tuple(said), looks, (), tree, tree.best)
-    return Trace(text, output, "", "", settings, *rest)
+    trace = Trace(text, output, "", "", settings, *rest)
+    _check_sizes(trace)
+    return trace
 
 
 def one_path(pieces: Sequence[str], gains: Sequence[float]) -> Tree:
@@ -46,10 +47,10 @@ def one_path(pieces: Sequence[str], gains: Sequence[float]) -> Tree:
     return Tree(parents, tokens, np.array(gains, dtype=float), fates, dict(enumerate(pieces)), n - 1, 1.0)
 
 
-def _check(looks: tuple[Look, ...], sides: dict[str, tuple[Sequence[str], Sequence[str]]]) -> None:
-    """Refuses tokens that are not as many as the rows and columns."""
-    for look in looks:
-        (_, queries, keys), (rows, columns) = look.sizes, sides[look.kind]
+def _check_sizes(trace: Trace) -> None:
+    """Raise ValueError unless each row and column of each attention has a token."""
+    for look in trace.looks:
+        (_, queries, keys), (rows, columns) = look.sizes, sides(trace, look.kind)
         if (len(rows), len(columns)) != (queries, keys):
             raise ValueError(
                 f"there must be one token for each query and key of {look}, got {len(rows)} and {len(columns)} tokens"

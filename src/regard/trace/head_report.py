@@ -17,6 +17,7 @@ from regard.model import Seq2Seq
 from regard.padding import EOS
 from regard.pipeline.translator import Translator
 from regard.search.scoring import pair_batches
+from regard.trace.attention import relative_entropy
 from regard.trace.head_ablation import Bar, Quality, find_places, judge, no_bar, own_copy, show_weights, switched_off
 from regard.trace.summary import MARK
 
@@ -74,7 +75,7 @@ def habit_sums(weights: Float[Tensor, "B H Q K"], sight: Sight) -> Float[Tensor,
     ahead = torch.arange(K, device=weights.device) - torch.arange(Q, device=weights.device)[:, None]  # (Q, K)
     entropy = torch.special.entr(weights).sum(-1)  # (B, H, Q)
     free = sight.real & (sight.n_keys > 1)
-    share = entropy / sight.n_keys.clamp(min=2).double().log()[:, None] * free[:, None]
+    share = relative_entropy(entropy, sight.n_keys[:, None].expand_as(entropy)) * free[:, None]
     by_key = weights.sum(2)  # (B, H, K)
     places = [(weights * (ahead == step)).sum((0, 2, 3)) for step in (0, -1, 1)]
     marks = [(by_key * mark[:, None]).sum((0, 2)) for mark in (sight.end, sight.punctuation)]

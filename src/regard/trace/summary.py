@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.data.normalise import UNSPACED
-from regard.trace.attention import Look
+from regard.trace.attention import mean_relative_entropy
 from regard.trace.trace import Checks, Step, Trace
 
 MARK = "▁"  # SentencePiece's sign for the space before a piece
@@ -185,7 +185,7 @@ class Summary:
 
 def summarise(trace: Trace, choice: Choice = ALL_HEADS) -> Summary:
     """Looks through a whole trace, one head after another; words look with the heads that are chosen."""
-    spread = [Spread(look.kind, look.layer, relative_entropy(look).tolist()) for look in trace.looks]
+    spread = [Spread(look.kind, look.layer, mean_relative_entropy(look).tolist()) for look in trace.looks]
     looked = looked_at(trace, choice) if trace.cross or trace.decoder else None
     words = [] if looked is None else _spoken(trace, looked)
     about = trace.text, trace.output, trace.source, str(choice) if looked is None else looked.heads
@@ -198,10 +198,15 @@ def looked_at(trace: Trace, choice: Choice = ALL_HEADS) -> LookedAt:
 
 
 def look_across(trace: Trace, choice: Choice = ALL_HEADS) -> LookedAt:
-    """Gives what each output word looked at."""
+    """Return which source words the chosen heads attended to when each output word was written.
+
+    Rows are never shifted, also where the heads align words better by the row in which a word is read.
+    """
     if not trace.cross:
         raise ValueError(f"looking across needs cross attention, and {trace} has none: see its other looks")
-    return _by_words(trace, _weights(trace, choice), trace.source, str(choice))
+    looks = trace.cross if choice.layer is None else [trace.look("cross", choice.layer)]
+    each = [look.weights().mean(0) if choice.head is None else look.weights(choice.head) for look in looks]
+    return _by_words(trace, torch.stack(each).mean(0), trace.source, str(replace(choice, at="say")))
 
 
 def look_back(trace: Trace) -> LookedAt:
@@ -213,28 +218,17 @@ def look_back(trace: Trace) -> LookedAt:
 def _by_words(trace: Trace, weights: Float[Tensor, "T S"], seen: tuple[str, ...], heads: str) -> LookedAt:
     said = trace.target[:-1] if trace.target[-1:] == ("</s>",) else trace.target
     output, source = group_words(said), group_words(seen)
-    by_source = torch.stack([weights[:, list(word.places)].sum(1) for word in source], dim=1)
-    rows = [by_source[list(word.places)].mean(0) for word in output]
-    return LookedAt(heads, output, source, torch.stack(rows) if rows else by_source[:0])
+    return LookedAt(heads, output, source, merge_words(weights, output, source))
 
 
-def _weights(trace: Trace, choice: Choice) -> Float[Tensor, "T S"]:
-    """Gives what each token looked at by some heads; the last one was never read where the model did not end."""
-    looks = trace.cross if choice.layer is None else [trace.look("cross", choice.layer)]
-    each = [look.weights().mean(0) if choice.head is None else look.weights(choice.head) for look in looks]
-    rows = torch.stack(each).mean(0)
-    return rows if choice.at == "say" else torch.cat([rows[1:], rows[-1:]])
-
-
-def relative_entropy(look: Look) -> Float[Tensor, " H"]:
-    """Gives each head's mean entropy as a share of the largest there can be, over queries with a choice."""
-    shares = []
-    for head in range(look.n_heads):
-        counts = look.allowed(head).sum(-1)
-        most = counts.clamp(min=2).to(torch.float64).log()
-        free = counts > 1
-        shares.append((look.entropy(head)[free] / most[free]).mean() if free.any() else most.new_zeros(()))
-    return torch.stack(shares)
+def merge_words(
+    weights: Float[Tensor, "*H Q K"], rows: Sequence[Word], columns: Sequence[Word]
+) -> Float[Tensor, "*H _ _"]:
+    """Return weights between words: the tokens of a column's word are added, those of a row's averaged."""
+    by_column = torch.stack([weights[..., list(word.places)].sum(-1) for word in columns], dim=-1)
+    if not rows:
+        return by_column[..., :0, :]
+    return torch.stack([by_column[..., list(word.places), :].mean(-2) for word in rows], dim=-2)
 
 
 def _spoken(trace: Trace, seen: LookedAt) -> list[Spoken]:

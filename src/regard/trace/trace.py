@@ -1,11 +1,12 @@
 """Trace and its parts."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import isnan, nan
 from os import PathLike
 from typing import Any
 
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
@@ -31,41 +32,37 @@ class Flow:
 class Attentions:
     """For each layer the weights of all its heads, batch first, and the tokens along their sides.
 
-    BertViz takes `**attentions.bertviz()`; Inspectus and CircuitsVis take one matrix of weights and its tokens.
+    Rows of the decoder's and of the cross attention are named by `decoder_tokens`, columns of the decoder's by
+    `decoder_inputs`. BertViz takes `**attentions.bertviz()`; Inspectus and CircuitsVis take one matrix and its tokens.
     """
 
     encoder_attentions: tuple[Float[Tensor, "1 _ S S"], ...]
     decoder_attentions: tuple[Float[Tensor, "1 _ T T"], ...]
     cross_attentions: tuple[Float[Tensor, "1 _ T S"], ...]
     encoder_tokens: list[str]
-    decoder_tokens: list[str]  # what the decoder read
+    decoder_tokens: list[str]  # what the decoder wrote
+    decoder_inputs: list[str]  # what it read, BOS first
 
     def bertviz(self, *kinds: str) -> dict[str, object]:
-        """Gives the arguments of BertViz's `head_view` and `model_view`, of all kinds that there are or of those named.
+        """Return the arguments of BertViz's `head_view` and `model_view`, for all kinds that exist or for those named.
 
-        BertViz draws as many layers of each kind: of stacks of different depth the lower ones, a kind by itself whole.
+        BertViz draws the same number of layers of each kind: the lower ones where stacks differ in depth; one kind
+        alone is drawn whole. It names rows and columns of the decoder's attention alike, so BOS gets a row of zeros
+        and the last token, which was never read, a column of zeros.
         """
         stacks = {
             "encoder": self.encoder_attentions,
-            "decoder": self.decoder_attentions,
-            "cross": self.cross_attentions,
+            "decoder": tuple(F.pad(layer, (0, 1, 1, 0)) for layer in self.decoder_attentions),
+            "cross": tuple(F.pad(layer, (0, 0, 1, 0)) for layer in self.cross_attentions),
         }
         for kind in kinds:
             choose(stacks, kind, "kind of attention")
         drawn = {kind: list(layers) for kind, layers in stacks.items() if layers and (not kinds or kind in kinds)}
-        sides = {"encoder": self.encoder_tokens, "decoder": self.decoder_tokens}
-        tokens = {f"{side}_tokens": words for side, words in sides.items() if side in drawn or "cross" in drawn}
+        written = [*self.decoder_inputs[:1], *self.decoder_tokens]
+        names = {"encoder": self.encoder_tokens, "decoder": written}
+        tokens = {f"{side}_tokens": words for side, words in names.items() if side in drawn or "cross" in drawn}
         shared = list(range(min(map(len, drawn.values()), default=0)))
         return {**{f"{kind}_attention": layers for kind, layers in drawn.items()}, **tokens, "include_layers": shared}
-
-
-def make_attentions(looks: Sequence[Look], source: Sequence[str], read: Sequence[str]) -> Attentions:
-    """Materialises every head of every layer."""
-
-    def layers(kind: str) -> tuple[Tensor, ...]:
-        return tuple(look.weights()[None].float() for look in looks if look.kind == kind)
-
-    return Attentions(layers("encoder"), layers("decoder"), layers("cross"), list(source), list(read))
 
 
 Bundle = tuple[dict[str, Any], dict[str, Any]]  # what Jupyter shows: the thing in several forms, and notes on them
@@ -102,7 +99,8 @@ class Checks:
 class Trace:
     """One path through a model: what was read and said, every attention on the way, and the search around it.
 
-    Row t of the decoder's and of the cross attention is the token `read[t]`, and says `target[t]`.
+    Row t of the decoder's and of the cross attention was computed from `read[t]` when `target[t]` was written; see
+    `sides`.
     """
 
     text: str
@@ -174,8 +172,13 @@ class Trace:
         save_trace(self, path)
 
     def to_hf(self) -> Attentions:
-        """Gives all weights as Hugging Face's models do, for BertViz, Inspectus and CircuitsVis."""
-        return make_attentions(self.looks, self.source, self.read)
+        """Return all weights as Hugging Face's models do, for BertViz, Inspectus and CircuitsVis."""
+
+        def layers(kind: str) -> tuple[Tensor, ...]:
+            return tuple(look.weights()[None].float() for look in self._of_kind(kind))
+
+        tokens = list(self.source), list(self.target), list(self.read)
+        return Attentions(layers("encoder"), layers("decoder"), layers("cross"), *tokens)
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Bundle:
         """Shows itself in a notebook, as the page does."""
@@ -187,3 +190,17 @@ class Trace:
 
     def _of_kind(self, kind: str) -> tuple[Look, ...]:
         return tuple(look for look in self.looks if look.kind == kind)
+
+
+def sides(trace: Trace, kind: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of rows and columns of one kind of attention.
+
+    A row of the decoder's or of the cross attention is named by the token that was written from it, a column by the
+    token that was read.
+    """
+    written = trace.target
+    return {
+        "encoder": (trace.source, trace.source),
+        "decoder": (written, trace.read),
+        "cross": (written, trace.source),
+    }[kind]

@@ -2,7 +2,7 @@
 
 import type { Heads } from '../seen';
 import type { Aligning } from '../trace';
-import { type Matrix, headMatrix, matrix, meanMatrix, row } from './matrix';
+import { type Matrix, headMatrix, meanMatrix } from './matrix';
 
 /** Gives what of the reader's choice there is: 'best' where it was measured, a layer that the model has, or 'all'. */
 export function fromOf(chosen: string, aligning: Aligning | null | undefined, nLayers: number): string {
@@ -17,12 +17,6 @@ export function looked(heads: Heads, chosen: string, aligning: Aligning | null |
   return meanMatrix(heads, from === 'all' ? undefined : Number(from));
 }
 
-/** Moves each row to the piece that it belongs to: one that is read stands a row below the one where it was said. */
-function aligned(heads: Heads, { layer, head, at }: Aligning): Matrix {
-  const said = layer === null || head === null ? meanMatrix(heads, layer ?? undefined) : headMatrix(heads, layer, head);
-  if (at === 'say' || !said.rows) return said;
-  const moved = matrix(said.rows, said.columns);
-  moved.values.set(said.values.subarray(said.columns));
-  moved.values.set(row(said, said.rows - 1), (said.rows - 1) * said.columns); // nothing reads the last
-  return moved;
+function aligned(heads: Heads, { layer, head }: Aligning): Matrix {
+  return layer === null || head === null ? meanMatrix(heads, layer ?? undefined) : headMatrix(heads, layer, head);
 }

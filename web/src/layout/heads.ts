@@ -11,11 +11,11 @@ export interface Sides {
   keys: Side;
 }
 
-/** Gives who looks and who is looked at. Who looks across is named by what it says, not by what it has read. */
+/** Returns the tokens that name rows and columns; those of a decoder's rows are the ones that were written from them. */
 export function sidesOf(seen: Seen, kind: KindName): Sides {
   const { source, read, target } = seen.view;
   if (kind === 'encoder') return { queries: source, keys: source };
-  return kind === 'decoder' ? { queries: read, keys: read } : { queries: target, keys: source };
+  return { queries: target, keys: kind === 'decoder' ? read : source };
 }
 
 export function sideLabels(seen: Seen, kind: KindName, unit: Unit, signs: Signs) {

@@ -1,4 +1,4 @@
-"""Settings become modules; pairs of parts without a meaning are refused here."""
+"""Build models and layers from settings; refuse pairs of parts that have no meaning together."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -51,7 +51,7 @@ SHARED_TABLES = {"all": 3, "target": 2, "none": 1}
 
 
 def build_model(settings: ModelSettings, vocab_sizes: tuple[int, int]) -> Seq2Seq:
-    """Makes a sequence-to-sequence model for source and target vocabularies of these sizes."""
+    """Build a sequence-to-sequence model for source and target vocabularies of these sizes."""
     families = {"transformer": build_transformer, "recurrent": build_recurrent, "decoder": build_decoder_only}
     make = choose(families, settings.family, "family")
     check_sizes(settings.d_model, settings.n_heads, settings.d_model)
@@ -67,7 +67,7 @@ def build_model(settings: ModelSettings, vocab_sizes: tuple[int, int]) -> Seq2Se
 
 
 def build_transformer(settings: ModelSettings, vocab_sizes: tuple[int, int]) -> Transformer:
-    """Makes encoder and decoder; one position scheme serves all layers of a stack."""
+    """Build encoder and decoder; all layers of a stack share one position scheme."""
     encoder_position, decoder_position = build_position(settings, "both"), build_position(settings, "past")
     src, tgt, output = build_embeddings(settings, vocab_sizes, encoder_position, decoder_position)
     encoder_layers = [
@@ -88,7 +88,7 @@ def build_transformer(settings: ModelSettings, vocab_sizes: tuple[int, int]) -> 
 
 
 def build_decoder_only(settings: ModelSettings, vocab_sizes: tuple[int, int]) -> DecoderOnly:
-    """Makes a stack of the encoder's layers that will be under a causal mask, and the tables of what it writes."""
+    """Build a stack of encoder layers, which will run under a causal mask."""
     position = build_position(settings, "past")
     _, tgt, output = build_embeddings(settings, vocab_sizes, position, position)
     layers = [
@@ -99,7 +99,7 @@ def build_decoder_only(settings: ModelSettings, vocab_sizes: tuple[int, int]) ->
 
 
 def build_recurrent(settings: ModelSettings, vocab_sizes: tuple[int, int]) -> Recurrent:
-    """Makes the recurrent model: a bidirectional GRU, a GRU, and one attention of one head between them."""
+    """Build a bidirectional GRU, a GRU, and an attention of one head between them."""
     D = settings.d_model
     if D % 2:
         raise ValueError(f"d_model must be even, half for each direction of the encoder, got {D}")
@@ -112,15 +112,15 @@ def build_recurrent(settings: ModelSettings, vocab_sizes: tuple[int, int]) -> Re
     src, tgt, output = build_embeddings(settings, vocab_sizes, *positions)
     sizes = {"n_heads": 1, "d_query": D, "d_key": D}
     attention = build_part(ATTENTION, settings.attention, "attention", sizes)
-    reader = GRUEncoder(D, settings.n_encoder_layers, settings.dropout)
-    writer = GRUDecoder(D, D, D, settings.n_decoder_layers, settings.dropout)
-    return Recurrent(src, tgt, attention, reader, writer, output, settings.dropout)
+    encoder = GRUEncoder(D, settings.n_encoder_layers, settings.dropout)
+    decoder = GRUDecoder(D, D, D, settings.n_decoder_layers, settings.dropout)
+    return Recurrent(src, tgt, attention, encoder, decoder, output, settings.dropout)
 
 
 def build_embeddings(
     settings: ModelSettings, vocab_sizes: tuple[int, int], src_position: Position, tgt_position: Position
 ) -> tuple[Embedding, Embedding, Output]:
-    """Makes the tables of source, target and output, which share as much as the settings say."""
+    """Build the embeddings of source and target and the output, which share tables as the settings say."""
     n_src, n_tgt = vocab_sizes
     shared = choose(SHARED_TABLES, settings.tie, "tie")
     if shared == 3 and n_src != n_tgt:
@@ -130,7 +130,7 @@ def build_embeddings(
         raise ValueError(f"position.width must leave the token a feature of {settings.d_model}, got {width} left")
     tgt = _table(settings, n_tgt, width)
     src = tgt if shared == 3 else _table(settings, n_src, width)
-    # A code that is set beside the token makes the stream wider than the table, so the output has its own.
+    # A concatenated code makes the stream wider than the table, so the output has a table of its own.
     output = tgt if shared >= 2 and width == settings.d_model else _table(settings, n_tgt, settings.d_model)
     dropout = settings.dropout
     return Embedding(src, src_position, dropout), Embedding(tgt, tgt_position, dropout), Output(output)
@@ -146,7 +146,7 @@ def _table(settings: ModelSettings, vocab_size: int, width: int) -> nn.Embedding
 
 
 def build_position(settings: ModelSettings, sees: str) -> Position:
-    """Makes the position scheme of one stack, which sees both ways or the past alone."""
+    """Build the position scheme of one stack, which sees both ways or the past alone."""
     d_head = settings.d_model // settings.n_heads
     options = dict(settings.position.options)
     if options.get("join") == "concatenate":
@@ -162,7 +162,7 @@ def build_position(settings: ModelSettings, sees: str) -> Position:
 
 
 def build_heads(settings: HeadsSettings) -> MultiHeadAttention:
-    """Makes one multi-head attention layer, or says why its parts do not go together."""
+    """Build one multi-head attention layer, or raise ValueError where its parts have no meaning together."""
     d_model = settings.d_model
     given = (settings.d_query, settings.d_key, settings.d_value)
     d_query, d_key, d_value = (d_model if width is None else width for width in given)
@@ -182,7 +182,7 @@ def build_heads(settings: HeadsSettings) -> MultiHeadAttention:
 def assemble_heads(
     settings: HeadsSettings, position: Position, d_inputs: tuple[int, int, int] | None = None
 ) -> MultiHeadAttention:
-    """Makes the layer around a position scheme that may be shared with other layers."""
+    """Build the layer around a position scheme that other layers may share."""
     d_head = settings.d_model // settings.n_heads
     sizes = {"n_heads": settings.n_heads, "d_query": d_head, "d_key": d_head}
     attention = build_part(ATTENTION, settings.attention, "attention", sizes)
@@ -190,7 +190,7 @@ def assemble_heads(
 
 
 def refuse_meaningless(attention: str, position: str) -> None:
-    """Raises ValueError, with the reason, for a pair that computes nothing anybody means."""
+    """Raise ValueError, with the reason, for a pair of attention and position that has no meaning."""
     reason = REFUSED.get((attention, position))
     if reason is not None:
         partners = [name for name in ATTENTION if (name, position) not in REFUSED]
@@ -198,7 +198,7 @@ def refuse_meaningless(attention: str, position: str) -> None:
 
 
 def build_part(table: Mapping[str, Callable[..., M]], part: PartSettings, what: str, sizes: Mapping[str, Any]) -> M:
-    """Makes one part: of the sizes it gets those that its constructor names, of the options all."""
+    """Build one part: of the sizes it gets those that its constructor names, of the options all."""
     make = choose(table, part.name, what)
     accepted = inspect.signature(make).parameters
     arguments = {size: value for size, value in sizes.items() if size in accepted}
@@ -210,12 +210,12 @@ def build_part(table: Mapping[str, Callable[..., M]], part: PartSettings, what: 
 
 
 def _scale(attention: str, d_head: int) -> float:
-    """Relative keys join the key inside the dot product, so they are scaled as it is."""
+    """Return the scale of the dot product, which relative keys are part of."""
     return 1.0 if attention == "dot" else d_head**-0.5
 
 
 def _code_width(settings: ModelSettings) -> int:
-    """Gives the features that a code set beside the token takes, a quarter of the stream unless said otherwise."""
+    """Return the width of a concatenated code: a quarter of the stream, unless set."""
     if settings.position.options.get("join") != "concatenate":
         return 0
     return settings.position.options.get("width", settings.d_model // 4)

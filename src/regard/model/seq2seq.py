@@ -66,35 +66,35 @@ def hypothesis_rows(sentences: Int[Tensor, " M"], n_hypotheses: int) -> Int[Tens
 
 
 class State(ABC):
-    """What a decoder remembers of some hypotheses, the same number for each sentence; handed in and handed back."""
+    """The cache of a decoder for some hypotheses, the same number for each sentence; a step returns a new one."""
 
     @abstractmethod
     def reorder(self, rows: Int[Tensor, " R"]) -> "State":
-        """Lets hypotheses continue others of the same sentence."""
+        """Return the state in which row r continues the hypothesis of row `rows[r]`, of the same sentence."""
 
     @abstractmethod
     def keep(self, sentences: Int[Tensor, " M"]) -> "State":
-        """Goes on with some sentences only."""
+        """Return the state of some sentences only."""
 
 
 class Seq2Seq(nn.Module, ABC):
-    """A model that reads one sentence and writes another."""
+    """A sequence-to-sequence model."""
 
     output: Output
     limit: int | None = None  # tokens that a target may have, where positions end
 
     @abstractmethod
     def features(self, batch: Batch) -> Float[Tensor, "B T D"]:
-        """Gives the vectors from which the next target tokens are read, the tokens before them given."""
+        """Return the vectors whose logits are those of every next target token (teacher forcing)."""
 
     def forward(self, batch: Batch) -> Float[Tensor, "B T V"]:
-        """Gives the logits of every next target token (teacher forcing)."""
+        """Return the logits of every next target token (teacher forcing)."""
         return self.output(self.features(batch))
 
     @abstractmethod
     def start(self, src: Source, n_hypotheses: int) -> State:
-        """Reads the sources, and gives the state from which each sentence's hypotheses begin."""
+        """Encode the sources, and return the state from which each sentence's hypotheses start."""
 
     @abstractmethod
     def step(self, tokens: Int[Tensor, " R"], state: State) -> tuple[Float[Tensor, "R V"], State]:
-        """Reads one token for each hypothesis, and gives the logits of the next."""
+        """Read one token for each hypothesis, and return the logits of the next."""

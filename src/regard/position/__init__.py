@@ -1,4 +1,4 @@
-"""What depends on where a token stands: the table of position schemes."""
+"""Position encodings: the table of schemes."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""Codes added to or beside the token: none, index, normalised, sinusoidal, learned, half-wave, grids, turns."""
+"""Codes that join the token's vector: none, index, normalised, sinusoidal, learned, half-wave, grids, turns."""
 
 import math
 from abc import ABC, abstractmethod
@@ -12,7 +12,7 @@ from regard.position.contract import JOIN, Position, check, check_range
 
 
 class Absolute(Position, ABC):
-    """Opens the `embed` door with a code of `width` features; a subclass says what the code is."""
+    """Join a code of `width` features, defined by a subclass, with the token's vector."""
 
     def __init__(self, width: int, join: str = "add", limit: int | None = None):
         super().__init__()
@@ -26,7 +26,7 @@ class Absolute(Position, ABC):
 
     @abstractmethod
     def codes(self, positions: Int[Tensor, "B T *axes"]) -> Float[Tensor, "B T D"]:
-        """Gives the code of each position, in float64 where it is a formula."""
+        """Return the code of each position, in float64 where it is a formula."""
 
     def embed(self, x: Float[Tensor, "B T D"], positions: Int[Tensor, "#B T *axes"]) -> Float[Tensor, "B T D2"]:
         check(positions, self.limit, n_axes=self.n_axes)
@@ -34,21 +34,21 @@ class Absolute(Position, ABC):
 
 
 class NoPosition(Position):
-    """Opens no door."""
+    """Do nothing: the model knows no order but that of its masks."""
 
 
 class Index(Absolute):
-    """Codes position p by the number p in every feature (S5.1). Steps are even, but nothing bounds the code."""
+    """Encode position p by the number p in every feature. Steps are even, but nothing bounds the code."""
 
     def codes(self, positions: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
         return positions[..., None].to(torch.float64).expand(*positions.shape, self.width)
 
 
 class Normalised(Absolute):
-    """Codes position p of T by `p / (T − 1)` in every feature (S5.1), T − 1 being the last position of the row.
+    """Encode position p of T by `p / (T − 1)` in every feature, T − 1 being the last position of the row.
 
-    Bounded by 1, but a step means something else in every sentence, and a decoder that writes word by word cannot know
-    T: only encoders can use it.
+    Bounded by 1, but a step has another size in every sentence, and a decoder that writes token by token cannot know T:
+    only encoders can use it.
     """
 
     def codes(self, positions: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
@@ -60,9 +60,9 @@ class Normalised(Absolute):
 
 
 class Sinusoidal(Absolute):
-    """Codes position p by `sin(p ω_i), cos(p ω_i)` in turn, `ω_i = base^(−2i/width)` (arXiv:1706.03762, section 3.5).
+    """Encode position p by `sin(p ω_i), cos(p ω_i)` in turn, `ω_i = base^(−2i/width)` (arXiv:1706.03762, section 3.5).
 
-    No parameters, no largest position. A step of k is one rotation in each pair of features, wherever it starts (S6.4).
+    No parameters, no largest position. A step of k is one rotation in each pair of features, wherever it starts.
     """
 
     def __init__(self, width: int, base: float = 10000.0, join: str = "add"):
@@ -74,26 +74,26 @@ class Sinusoidal(Absolute):
 
 
 def check_base(base: float) -> float:
-    """Gives the base of the wavelengths back, or raises ValueError where they would not grow."""
+    """Return the base of the wavelengths, or raise ValueError where they would not grow."""
     if base <= 1.0:
         raise ValueError(f"base must be larger than 1, got {base}")
     return base
 
 
 def frequencies(width: int, base: float, device: torch.device | None = None) -> Float[Tensor, " pairs"]:
-    """Gives `ω_i = base^(−2i/width)` for each pair of features; an odd width has a last sine without its cosine."""
+    """Return `ω_i = base^(−2i/width)` for each pair of features; an odd width has a last sine without its cosine."""
     return check_base(base) ** (-torch.arange(0, width, 2, dtype=torch.float64, device=device) / width)
 
 
 def sinusoids(positions: Int[Tensor, "*B"], width: int, base: float) -> Float[Tensor, "*B D"]:
-    """Gives sines and cosines interleaved. In float64: at position 10⁶ a float32 angle is off by a twentieth."""
+    """Return sines and cosines interleaved. In float64: at position 10⁶ a float32 angle is off by a twentieth."""
     angles = positions[..., None].to(torch.float64) * frequencies(width, base, positions.device)
     pairs = torch.stack([angles.sin(), angles.cos()], dim=-1)  # (*B, pairs, 2)
     return pairs.flatten(-2)[..., :width]
 
 
 def shift_matrix(steps: int, width: int, base: float) -> Float[Tensor, "D D"]:
-    """Gives M with `M PE(p) = PE(p + steps)` for every p: each pair of features turns by `ω_i · steps` (S6.4)."""
+    """Return M with `M PE(p) = PE(p + steps)` for every p: each pair of features rotates by `ω_i · steps`."""
     if width % 2:
         raise ValueError(f"width must be even, so that each sine has its cosine, got {width}")
     angles = frequencies(width, base) * steps
@@ -102,14 +102,14 @@ def shift_matrix(steps: int, width: int, base: float) -> Float[Tensor, "D D"]:
 
 
 class Learned(Absolute):
-    """Codes position p by row p of a learned table (Gehring et al. 2017, arXiv:1705.03122).
+    """Encode position p by row p of a learned table (Gehring et al. 2017, arXiv:1705.03122).
 
     `max_len · width` parameters; positions past the table's end are refused.
     """
 
     def __init__(self, width: int, max_len: int = 1024, join: str = "add"):
         super().__init__(width, join, max_len)
-        # The usual small start (BERT, GPT-2): far below the token vectors, so that order is learned, not forced.
+        # Initialised small, as in BERT and GPT-2: far below the token vectors, so that order is learned, not forced.
         self.table: Float[Tensor, "P D"] = nn.Parameter(torch.randn(max_len, width) * 0.02)
 
     def codes(self, positions: Int[Tensor, "*B"]) -> Float[Tensor, "*B D"]:
@@ -117,7 +117,7 @@ class Learned(Absolute):
 
 
 class HalfWave(Absolute):
-    """Codes position p by `sin(πp / L), cos(πp / L)` in turn with L = `max_len` (S5.1).
+    """Encode position p by `sin(πp / L), cos(πp / L)` in turn with L = `max_len`.
 
     Unique and bounded, and a step is a rotation; but neighbours in a long table are almost the same point.
     """
@@ -133,9 +133,9 @@ class HalfWave(Absolute):
 
 
 class Grid(Absolute):
-    """Codes a cell by the sinusoidal codes of its coordinates, side by side (after arXiv:2010.11929, D.4).
+    """Encode a cell by the sinusoidal codes of its coordinates, concatenated (after arXiv:2010.11929, D.4).
 
-    The width is shared out evenly among the axes in pairs of sine and cosine, earlier axes taking what is left over; an
+    The width is divided evenly among the axes in pairs of sine and cosine, what is left over going to the first axes; an
     odd last feature goes to the last axis.
     """
 
@@ -147,7 +147,7 @@ class Grid(Absolute):
         self.base = check_base(base)
 
     def first_positions(self, n: int) -> Int[Tensor, "1 T A"]:
-        """Gives the first n cells of the smallest square or cube that holds them, row by row."""
+        """Return the first n cells of the smallest square or cube that holds them, row by row."""
         side = next(side for side in range(1, n + 2) if side**self.n_axes >= n)
         strides = torch.tensor([side**axis for axis in reversed(range(self.n_axes))])
         return (torch.arange(n)[:, None] // strides % side)[None]
@@ -157,7 +157,7 @@ class Grid(Absolute):
         return torch.cat(coded, dim=-1)
 
     def widths(self) -> list[int]:
-        """Gives the number of features for each axis."""
+        """Return the number of features for each axis."""
         step = 2 if self.width >= 2 * self.n_axes else 1
         share, left = divmod(self.width // step, self.n_axes)
         widths = [step * (share + (axis < left)) for axis in range(self.n_axes)]
@@ -166,7 +166,7 @@ class Grid(Absolute):
 
 
 class Turns(Absolute):
-    """Codes (token, turn, speaker) side by side: two sinusoidal codes and a learned one, after arXiv:1901.08149.
+    """Encode (token, turn, speaker) by two sinusoidal codes and a learned one, concatenated (after arXiv:1901.08149).
 
     Turn and speaker take a quarter of the width each. `n_speakers · width / 4` parameters.
     """
@@ -184,7 +184,7 @@ class Turns(Absolute):
         self.speakers: Float[Tensor, "speakers D"] = nn.Parameter(torch.randn(n_speakers, self.quarter) * 0.02)
 
     def first_positions(self, n: int) -> Int[Tensor, "1 T 3"]:
-        """Gives a dialogue in which the speakers take turns of eight tokens."""
+        """Return a dialogue in which the speakers take turns of eight tokens."""
         token = torch.arange(n)
         return torch.stack([token, token // 8, token // 8 % len(self.speakers)], dim=-1)[None]
 

@@ -1,4 +1,4 @@
-"""Position, offset biases, precomputed codes, checks."""
+"""The contract of a position scheme, biases by offset, precomputed codes, and checks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from torch import Tensor, nn
 class OffsetBias:
     """`table[…, clip(r − l, −m, m) + m] − slope · |r − l|` for the query at l and the key at r.
 
-    One entry for each offset up to the reach, of all queries or of each its own; those beyond take the last. Either
-    part may be absent. Θ(reach) memory where the bias itself is Θ(QK).
+    One entry for each offset up to m, shared by all queries or for each query; offsets beyond m take the last entry.
+    Either part may be absent. Θ(m) memory where the bias itself is Θ(QK).
     """
 
     q_positions: Int[Tensor, "#B Q"]
@@ -31,11 +31,11 @@ class OffsetBias:
 
     @property
     def max_offset(self) -> int:
-        """Gives the offset from which on all take the last entry."""
+        """The offset m from which on all take the last entry."""
         return 0 if self.table is None else (self.table.shape[-1] - 1) // 2
 
     def materialise(self, dtype: torch.dtype) -> Float[Tensor, "#B H Q K"]:
-        """Gives the bias of every pair: the definition."""
+        """Return the bias of every pair: the definition."""
         offset = (self.k_positions[:, None, :] - self.q_positions[:, :, None])[:, None]  # (#B, 1, Q, K)
         parts = []
         if self.table is not None:
@@ -55,25 +55,26 @@ def dense(bias: Float[Tensor, "#B #H #Q #K"] | OffsetBias | None, dtype: torch.d
 
 
 class Position(nn.Module):
-    """Says where tokens stand, by the doors it opens; a door that stays shut does nothing.
+    """A position scheme, which acts in one or more of four places: `embed`, `rotate`, `bias` and `pool`.
 
-    Positions are given explicitly, one number for each token, or `n_axes` numbers for grids and dialogues, so that a
-    step with a cache is no special case. What is padding in every sentence stands at position 0.
+    A place that a scheme does not override does nothing. Positions are given explicitly, one number for each token, or
+    `n_axes` numbers for grids and dialogues, so that a step with a cache needs no special case. What is padding in every
+    sentence has position 0.
     """
 
     n_axes = 1
     limit: int | None = None  # positions from here on are refused
 
     def first_positions(self, n: int) -> Int[Tensor, "1 T *axes"]:
-        """Gives the positions of n tokens in reading order; schemes with several axes say what that is."""
+        """Return the positions of n tokens in reading order, which schemes with several axes define."""
         return torch.arange(n)[None]
 
     def embed(self, x: Float[Tensor, "B T D"], positions: Int[Tensor, "#B T *axes"]) -> Float[Tensor, "B T D2"]:
-        """Puts the position into the token's vector."""
+        """Return the token's vector with its position in it."""
         return x
 
     def rotate(self, x: Float[Tensor, "B H T E"], positions: Int[Tensor, "#B T *axes"]) -> Float[Tensor, "B H T E"]:
-        """Turns queries or keys by their position."""
+        """Return queries or keys rotated by their position."""
         return x
 
     def bias(
@@ -83,7 +84,7 @@ class Position(nn.Module):
         q_positions: Int[Tensor, "#B Q *axes"],
         k_positions: Int[Tensor, "#B K *axes"],
     ) -> Float[Tensor, "#B H Q K"] | None:
-        """Gives what is added to the scores."""
+        """Return what is added to the scores."""
         return None
 
     def offset_bias(
@@ -92,7 +93,7 @@ class Position(nn.Module):
         q_positions: Int[Tensor, "#B Q *axes"],
         k_positions: Int[Tensor, "#B K *axes"],
     ) -> OffsetBias | None:
-        """Gives the bias by offset, where the scheme knows it so: the same numbers in less memory."""
+        """Return the same bias by offset, in less memory, where it depends on the offset alone."""
         return None
 
     def pool(
@@ -101,12 +102,12 @@ class Position(nn.Module):
         q_positions: Int[Tensor, "#B Q *axes"],
         k_positions: Int[Tensor, "#B K *axes"],
     ) -> Float[Tensor, "B H Q E"] | None:
-        """Gives what is added to the mixed values; only a scheme that asks for the weights has them built."""
+        """Return what is added to the attention's output; the weights are built only if a scheme asks for them."""
         return None
 
 
 def check(positions: Int[Tensor, "..."], limit: int | None = None, name: str = "positions", n_axes: int = 1) -> None:
-    """Raises ValueError for positions with the wrong number of coordinates, below 0, or at or past `limit`."""
+    """Raise ValueError for positions with the wrong number of coordinates, below 0, or at or past `limit`."""
     axes = () if n_axes == 1 else (n_axes,)
     if positions.dim() < 2 or tuple(positions.shape[2:]) != axes:
         wanted = ", ".join(["B", "T", *map(str, axes)])
@@ -115,10 +116,10 @@ def check(positions: Int[Tensor, "..."], limit: int | None = None, name: str = "
 
 
 def check_range(positions: Int[Tensor, "..."], limit: int | None, name: str) -> None:
-    """Raises ValueError for a position below 0, or at or past `limit`.
+    """Raise ValueError for a position below 0, or at or past `limit`.
 
-    The values are read back from the device, so the check is left out where that is impossible: inside a captured or
-    compiled step, which has always run once without capture before.
+    The values are read back from the device, which a captured or compiled step cannot do; that has always run once
+    before without capture.
     """
     capturing = positions.is_cuda and torch.cuda.is_current_stream_capturing()
     if torch.compiler.is_compiling() or capturing or positions.numel() == 0:
@@ -131,26 +132,26 @@ def check_range(positions: Int[Tensor, "..."], limit: int | None, name: str) -> 
 
 
 def offsets(q_positions: Int[Tensor, "#B Q"], k_positions: Int[Tensor, "#B K"]) -> Int[Tensor, "#B Q K"]:
-    """Gives key position less query position: negative for keys that stand before."""
+    """Return key position minus query position: negative for keys before the query."""
     check_both(q_positions, k_positions)
     return k_positions[:, None, :] - q_positions[:, :, None]
 
 
 def check_both(q_positions: Int[Tensor, "#B Q"], k_positions: Int[Tensor, "#B K"]) -> None:
-    """Raises ValueError for positions that no relative scheme can take."""
+    """Raise ValueError for positions that no relative scheme can take."""
     check(q_positions, name="q_positions")
     check(k_positions, name="k_positions")
 
 
 def add(x: Float[Tensor, "B T D"], codes: Float[Tensor, "#B T D2"]) -> Float[Tensor, "B T D"]:
-    """Adds the code to the vector: no extra width, but vector and code share it."""
+    """Add the code to the vector: no extra width, but vector and code share it."""
     if codes.shape[-1] != x.shape[-1]:
         raise ValueError(f"codes to be added must be as wide as the vectors, {x.shape[-1]}, got {codes.shape[-1]}")
     return x + codes
 
 
 def concatenate(x: Float[Tensor, "B T D"], codes: Float[Tensor, "#B T D2"]) -> Float[Tensor, "B T D3"]:
-    """Sets the code beside the vector: each keeps its own features, and every layer that follows is wider."""
+    """Concatenate the code to the vector: each keeps its own features, and every later layer is wider."""
     return torch.cat([x, codes.expand(x.shape[0], -1, -1)], dim=-1)
 
 

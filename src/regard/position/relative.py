@@ -1,4 +1,4 @@
-"""Biases and rotations: ALiBi, T5, Shaw, difference, rotary."""
+"""Schemes of distances, by biases and rotations: ALiBi, T5, Shaw, difference, rotary."""
 
 import math
 from collections.abc import Callable
@@ -13,9 +13,9 @@ from regard.position.contract import OffsetBias, Position, check, check_both, of
 
 
 class ALiBi(Position):
-    """Adds `−m_h |l − r|` to the score, each head with its own slope m_h (Press et al. 2022, arXiv:2108.12409).
+    """Add `−m_h |l − r|` to the score, each head with its own slope m_h (Press et al. 2022, arXiv:2108.12409).
 
-    No parameters. Slopes are `2^(−8h/H)`; for a number of heads that is no power of two, the paper's interpolation.
+    No parameters. Slopes are `2^(−8h/H)`; for a number of heads that is not a power of two, the paper's interpolation.
     """
 
     slopes: Float[Tensor, " H"]
@@ -42,7 +42,7 @@ class ALiBi(Position):
 
 
 def head_slopes(n_heads: int) -> list[float]:
-    """Gives a geometric sequence of slopes, filled up with every other slope of the next power of two."""
+    """Return a geometric sequence of slopes, filled up with every other slope of the next power of two."""
     if n_heads < 1:
         raise ValueError(f"n_heads must be 1 or more, got {n_heads}")
     power = 2 ** math.floor(math.log2(n_heads))
@@ -55,7 +55,7 @@ BOTH_WAYS = {"both": True, "past": False}
 
 
 class T5(Position):
-    """Adds a learned number for each head and bucket of r − l to the score (Raffel et al. 2020, arXiv:1910.10683).
+    """Add a learned number for each head and bucket of r − l to the score (Raffel et al. 2020, arXiv:1910.10683).
 
     Near distances have a bucket each, farther ones share logarithmically wider buckets, and beyond `max_distance` all
     share the last. `sees="past"` gives a decoder all buckets for the past. `n_buckets · n_heads` parameters.
@@ -66,19 +66,21 @@ class T5(Position):
         self.both_ways = choose(BOTH_WAYS, sees, "direction")
         self.n_buckets = n_buckets
         self.max_distance = max_distance
-        if self.one_way() < 2 or (n_buckets % 2 and self.both_ways):
+        if self.n_per_direction() < 2 or (n_buckets % 2 and self.both_ways):
             raise ValueError(f"n_buckets must be even and give each direction 2 or more, got {n_buckets}")
-        if max_distance <= self.one_way() // 2:
-            raise ValueError(f"max_distance must exceed the {self.one_way() // 2} near buckets, got {max_distance}")
+        if max_distance <= self.n_per_direction() // 2:
+            raise ValueError(
+                f"max_distance must exceed the {self.n_per_direction() // 2} near buckets, got {max_distance}"
+            )
         self.table: Float[Tensor, "buckets H"] = nn.Parameter(torch.randn(n_buckets, n_heads) * 0.1)
 
-    def one_way(self) -> int:
-        """Gives the number of buckets for each direction."""
+    def n_per_direction(self) -> int:
+        """Return the number of buckets for each direction."""
         return self.n_buckets // 2 if self.both_ways else self.n_buckets
 
     def buckets(self, offset: Int[Tensor, "*B"]) -> Int[Tensor, "*B"]:
-        """Gives the bucket of each offset r − l."""
-        n = self.one_way()
+        """Return the bucket of each offset r − l."""
+        n = self.n_per_direction()
         ahead = (offset > 0) * n if self.both_ways else 0
         distance = offset.abs() if self.both_ways else (-offset).clamp(min=0)
         near = n // 2
@@ -106,11 +108,11 @@ class T5(Position):
 
 
 class Shaw(Position):
-    """Adds a learned vector a(r − l) to the key, and one to the value if asked, for the query at l and the key at r.
+    """Add a learned vector a(r − l) to the key, and one to the value if asked, for the query at l and the key at r.
 
     Shaw et al. 2018, arXiv:1803.02155. The score gains `scale · q·a_K`, the output gains `Σ α a_V`. Offsets beyond
-    `max_distance` share the last vector. The query meets each of the 2m + 1 vectors once and the result is spread over
-    the keys: Θ(Q m E + QK), not Θ(QKE).
+    `max_distance` share the last vector. Each query is multiplied with each of the 2m + 1 vectors once, and the products
+    are gathered for the keys: Θ(Q m E + QK), not Θ(QKE).
     """
 
     def __init__(self, d_head: int, max_distance: int = 16, values: bool = False, scale: float | None = None):
@@ -130,15 +132,15 @@ class Shaw(Position):
         q_positions: Int[Tensor, "#B Q"],
         k_positions: Int[Tensor, "#B K"],
     ) -> Float[Tensor, "B H Q K"]:
-        met = self._met(q)
+        products = self._products(q)
         rows = self.rows(q_positions, k_positions)[:, None]
-        return met.gather(-1, rows.expand(*met.shape[:3], -1))
+        return products.gather(-1, rows.expand(*products.shape[:3], -1))
 
     def offset_bias(
         self, q: Float[Tensor, "B H Q E"], q_positions: Int[Tensor, "#B Q"], k_positions: Int[Tensor, "#B K"]
     ) -> OffsetBias:
         check_both(q_positions, k_positions)
-        return OffsetBias(q_positions, k_positions, self._met(q))
+        return OffsetBias(q_positions, k_positions, self._products(q))
 
     def pool(
         self,
@@ -154,19 +156,19 @@ class Shaw(Position):
         return by_offset @ self.values.to(mass.dtype)
 
     def rows(self, q_positions: Int[Tensor, "#B Q"], k_positions: Int[Tensor, "#B K"]) -> Int[Tensor, "#B Q K"]:
-        """Gives the row of the table for each pair."""
+        """Return the row of the table for each pair."""
         m = self.max_distance
         return offsets(q_positions, k_positions).clamp(-m, m) + m
 
-    def _met(self, q: Tensor) -> Tensor:
+    def _products(self, q: Tensor) -> Tensor:
         return q @ self.keys.to(q.dtype).T * self.scale  # (B, H, Q, R)
 
 
 class Difference(Position):
-    """Adds `RE(l, r) = PE(l − r)` to the key at r for the query at l: the score gains `scale · q·PE(l − r)` (S5.3).
+    """Add `RE(l, r) = PE(l − r)` to the key at r for the query at l: the score gains `scale · q·PE(l − r)`.
 
     PE is sinusoidal. Since `sin(a − b)` and `cos(a − b)` are sums of products of functions of a and of b, the term is a
-    dot product of a query turned by l with a code of r: Θ(QKE) time and no (Q, K, E) tensor. No parameters.
+    dot product of a query rotated by l with a code of r: Θ(QKE) time and no (Q, K, E) tensor. No parameters.
     """
 
     def __init__(self, d_head: int, base: float = 10000.0, scale: float | None = None):
@@ -175,7 +177,7 @@ class Difference(Position):
         self.scale = d_head**-0.5 if scale is None else scale
 
     def code(self, differences: Int[Tensor, "*B"], width: int) -> Float[Tensor, "*B E"]:
-        """Gives RE for differences l − r of either sign: the definition that `bias` must agree with."""
+        """Return RE for differences l − r of either sign: the definition that `bias` must agree with."""
         return sinusoids(differences, width, self.base)
 
     def bias(
@@ -187,13 +189,13 @@ class Difference(Position):
     ) -> Float[Tensor, "B H Q K"]:
         check(q_positions, name="q_positions")
         check(k_positions, name="k_positions")
-        turned = self._turned(q, q_positions)  # (B, H, Q, pairs, 2)
+        rotated = self._rotated(q, q_positions)  # (B, H, Q, pairs, 2)
         angles = self._angles(k_positions, q.shape[-1])
-        codes = torch.stack([angles.cos(), angles.sin()], dim=-1).flatten(-2).to(turned.dtype)  # (#B, K, 2 pairs)
-        return (turned.flatten(-2) @ codes.transpose(-1, -2)[:, None]).to(q.dtype) * self.scale
+        codes = torch.stack([angles.cos(), angles.sin()], dim=-1).flatten(-2).to(rotated.dtype)  # (#B, K, 2 pairs)
+        return (rotated.flatten(-2) @ codes.transpose(-1, -2)[:, None]).to(q.dtype) * self.scale
 
-    def _turned(self, q: Tensor, positions: Tensor) -> Tensor:
-        """Gives the factors of cos(ωr) and of sin(ωr) in `q·PE(l − r)`, for each pair of features."""
+    def _rotated(self, q: Tensor, positions: Tensor) -> Tensor:
+        """Return the factors of cos(ωr) and of sin(ωr) in `q·PE(l − r)`, for each pair of features."""
         exact = torch.promote_types(q.dtype, torch.float32)
         odd = q.shape[-1] % 2
         q_sin, q_cos = torch.nn.functional.pad(q.to(exact), (0, odd)).unflatten(-1, (-1, 2)).unbind(-1)
@@ -206,7 +208,7 @@ class Difference(Position):
 
 
 class Rotary(Position):
-    """Turns each pair of features of q and k by the angle `p · base^(−2i/E)` (Su et al. 2021, arXiv:2104.09864).
+    """Rotate each pair of features of q and k by the angle `p · base^(−2i/E)` (Su et al. 2021, arXiv:2104.09864).
 
     `(R_l q)·(R_r k) = q·(R_{r−l} k)`: the score depends on positions through their difference alone. No parameters, no
     largest position. The last feature of an odd width stays as it is.
@@ -223,5 +225,5 @@ class Rotary(Position):
         exact = torch.promote_types(x.dtype, torch.float32)
         sin, cos = angles.sin().to(exact), angles.cos().to(exact)
         a, b = x[..., :even].to(exact).unflatten(-1, (-1, 2)).unbind(-1)
-        turned = torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2)
-        return torch.cat([turned.to(x.dtype), x[..., even:]], dim=-1)
+        rotated = torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2)
+        return torch.cat([rotated.to(x.dtype), x[..., even:]], dim=-1)

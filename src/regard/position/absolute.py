@@ -135,8 +135,8 @@ class HalfWave(Absolute):
 class Grid(Absolute):
     """Encode a cell by the sinusoidal codes of its coordinates, concatenated (after arXiv:2010.11929, D.4).
 
-    The width is divided evenly among the axes in pairs of sine and cosine, what is left over going to the first axes; an
-    odd last feature goes to the last axis.
+    The width is divided evenly among the axes in pairs of sine and cosine; pairs left over go to the first axes, an odd
+    last feature to the last.
     """
 
     def __init__(self, width: int, n_axes: int, base: float = 10000.0, join: str = "add"):

@@ -111,8 +111,8 @@ class Shaw(Position):
     """Add a learned vector a(r − l) to the key, and one to the value if asked, for the query at l and the key at r.
 
     Shaw et al. 2018, arXiv:1803.02155. The score gains `scale · q·a_K`, the output gains `Σ α a_V`. Offsets beyond
-    `max_distance` share the last vector. Each query is multiplied with each of the 2m + 1 vectors once, and the products
-    are gathered for the keys: Θ(Q m E + QK), not Θ(QKE).
+    `max_distance` share the last vector. Each query is multiplied with the 2m + 1 vectors once, and the products are
+    gathered for the keys: Θ(Q m E + QK), not Θ(QKE).
     """
 
     def __init__(self, d_head: int, max_distance: int = 16, values: bool = False, scale: float | None = None):

@@ -65,9 +65,8 @@ class SpanReader(nn.Module):
     def read(self, reading: ReaderBatch) -> Float[Tensor, "B S D"]:
         """Gives the encoder's vector for each token."""
         src = reading.src
-        real = torch.arange(src.ids.shape[1], device=src.ids.device) < src.lengths[:, None]
         x = self.words(src.ids, src.positions) + self.marks(reading.marks) * self.marks.embedding_dim**0.5
-        return self.encoder(x, src.positions, src.mask, real)
+        return self.encoder(x, src.positions, src.mask, src.token_mask)
 
     def forward(self, reading: ReaderBatch) -> tuple[Float[Tensor, "B S"], Float[Tensor, "B S"]]:
         """Gives the logits of an answer's first and of its last token, −∞ where none may stand."""

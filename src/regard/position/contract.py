@@ -58,8 +58,8 @@ class Position(nn.Module):
     """A position scheme, which acts in one or more of four places: `embed`, `rotate`, `bias` and `pool`.
 
     A place that a scheme does not override does nothing. Positions are given explicitly, one number for each token, or
-    `n_axes` numbers for grids and dialogues, so that a step with a cache is not a special case. Columns that are padding
-    in every sentence have position 0.
+    `n_axes` numbers for grids and dialogues, so that a step with a cache is not a special case. What is padding in
+    every sentence has position 0.
     """
 
     n_axes = 1

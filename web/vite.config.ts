@@ -1,4 +1,4 @@
-/** One module for all homes of the page, and the two files that hold it: index.html beside it, view.html around it. */
+/** Builds one module, and two pages: index.html, which loads it, and view.html, which contains it. */
 
 import { svelte } from '@sveltejs/vite-plugin-svelte';
 import { readFileSync } from 'node:fs';
@@ -8,28 +8,28 @@ const PAGE = new URL('index.html', import.meta.url);
 const ICON = new URL('icon.svg', import.meta.url);
 const MODULE = 'widget.js';
 
-/** Writes index.html, which loads the module, and view.html, which holds it and asks for nothing. */
-function homes(): Plugin {
+/** Write index.html, which loads the module, and view.html, which contains it and loads nothing. */
+function pages(): Plugin {
   return {
-    name: 'homes',
+    name: 'pages',
     generateBundle(_, bundle) {
-      const made = bundle[MODULE];
-      if (made?.type !== 'chunk') throw new Error(`${MODULE} must be one chunk`);
+      const chunk = bundle[MODULE];
+      if (chunk?.type !== 'chunk') throw new Error(`${MODULE} must be one chunk`);
       const [page, icon] = [readFileSync(PAGE, 'utf8'), readFileSync(ICON, 'utf8')];
-      const code = made.code.replace(/<\/script/g, '<\\/script').replace(/<!--/g, '<\\!--');
-      const whole = page
+      const code = chunk.code.replace(/<\/script/g, '<\\/script').replace(/<!--/g, '<\\!--');
+      const view = page
         .replace('href="icon.svg"', () => `href="data:image/svg+xml,${encodeURIComponent(icon)}"`)
         .replace(`<script type="module" src="${MODULE}"></script>`, () => `<script type="module">${code}</script>`);
-      if (whole.includes('src="')) throw new Error('view.html must not load anything');
+      if (view.includes('src="')) throw new Error('view.html must not load anything');
       this.emitFile({ type: 'asset', fileName: 'index.html', source: page.replace(/ *<!--regard-view-->\n/, '') });
-      this.emitFile({ type: 'asset', fileName: 'view.html', source: whole });
+      this.emitFile({ type: 'asset', fileName: 'view.html', source: view });
       this.emitFile({ type: 'asset', fileName: 'icon.svg', source: icon });
     },
   };
 }
 
 export default defineConfig({
-  plugins: [svelte({ emitCss: false, compilerOptions: { css: 'injected' } }), homes()],
+  plugins: [svelte({ emitCss: false, compilerOptions: { css: 'injected' } }), pages()],
   build: {
     target: 'es2022',
     outDir: '../src/regard/serve/page',

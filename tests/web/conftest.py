@@ -1,4 +1,4 @@
-"""A server with the bundled models, a real Chromium, and pages that may neither fail nor look elsewhere."""
+"""A server with the bundled models, Chromium, and pages that must not fail nor contact another server."""
 
 import os
 import re
@@ -28,7 +28,7 @@ FLAGS = ["--no-sandbox", "--disable-background-networking"]
 
 @pytest.fixture(scope="session")
 def url(tmp_path_factory) -> Iterator[str]:
-    """A server as people start it, with a study to show, a reader to ask and a writer to go on."""
+    """A server as users start it, with a study, a question answering model and a generator."""
     folder = tmp_path_factory.mktemp("made")
     study = plant_study(folder / "ablation")
     save_reader(folder / "reader", small_reader(windows=WIDE_WINDOWS), {})
@@ -39,14 +39,14 @@ def url(tmp_path_factory) -> Iterator[str]:
     command += ["--reader", str(folder / "reader"), "--writer", str(writer)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment) as run:
         assert run.stdout is not None
-        said = ""
+        output = ""
         for line in run.stdout:
-            said += line
-            if found := re.search(r"http://\S+", line):
-                yield found[0] + "/"
+            output += line
+            if url := re.search(r"http://\S+", line):
+                yield url[0] + "/"
                 break
         else:
-            pytest.fail(f"the server did not start: {said}")
+            pytest.fail(f"the server did not start: {output}")
         run.terminate()
 
 
@@ -58,7 +58,7 @@ def api(url) -> Iterator[httpx.Client]:
 
 @pytest.fixture(scope="module")
 def chromium():
-    """A browser for one file of tests: while it is open no event loop can run, which other tests need."""
+    """A browser for one file of tests: while it is open, other tests cannot run an event loop."""
     sync_api = pytest.importorskip(
         "playwright.sync_api", reason="browser tests need Playwright: pip install playwright"
     )
@@ -72,27 +72,27 @@ def chromium():
 
 
 class Visits:
-    """Opens pages, and remembers what went wrong on them."""
+    """Opens pages and records what goes wrong on them."""
 
     def __init__(self, browser, url: str):
         self.browser = browser
         self.url = url
-        self.wrong: list[str] = []
+        self.errors: list[str] = []
         self.contexts = []
 
-    def __call__(self, address: str = "", **looks):
-        """Opens a view by the last part of its address."""
-        return self.open(self.url + ("#" + address if address else ""), **looks)
+    def __call__(self, fragment: str = "", **options):
+        """Open a view by its URL fragment."""
+        return self.open(self.url + ("#" + fragment if fragment else ""), **options)
 
-    def open(self, where: str, dark: bool = False, locale: str = "en-US", narrow: bool = False, density: float = 1):
-        """Opens any address."""
+    def open(self, url: str, dark: bool = False, locale: str = "en-US", narrow: bool = False, density: float = 1):
+        """Open any URL."""
         page = self.context(dark, locale, narrow, density).new_page()
-        page.goto(where)
+        page.goto(url)
         settle(page)
         return page
 
     def context(self, dark: bool = False, locale: str = "en-US", narrow: bool = False, density: float = 1):
-        """Makes a browser window of its own, whose pages are watched."""
+        """Open a browser window whose pages are monitored."""
         context = self.browser.new_context(
             viewport=NARROW if narrow else WIDE,
             color_scheme="dark" if dark else "light",
@@ -101,42 +101,42 @@ class Visits:
             reduced_motion="reduce",
         )
         context.set_default_timeout(15_000)
-        context.route("**/*", self._pass)
-        context.on("weberror", lambda error: self.wrong.append(f"error {error.error}"))
-        context.on("console", self._hear)
+        context.route("**/*", self._route)
+        context.on("weberror", lambda error: self.errors.append(f"error {error.error}"))
+        context.on("console", self._log)
         self.contexts.append(context)
         return context
 
-    def _pass(self, route) -> None:
-        where = urlsplit(route.request.url)
-        if where.scheme in {"data", "blob", "file"} or where.hostname in LOCAL:
+    def _route(self, route) -> None:
+        target = urlsplit(route.request.url)
+        if target.scheme in {"data", "blob", "file"} or target.hostname in LOCAL:
             route.continue_()
         else:
-            self.wrong.append(f"a request left the machine: {route.request.url}")
+            self.errors.append(f"a request left the machine: {route.request.url}")
             route.abort()
 
-    def _hear(self, message) -> None:
-        reading = "getImageData" in message.text  # which the tests do, not the page
-        if message.type in {"error", "warning"} and not reading:
-            self.wrong.append(f"console {message.type}: {message.text}")
+    def _log(self, message) -> None:
+        from_tests = "getImageData" in message.text  # not by the page
+        if message.type in {"error", "warning"} and not from_tests:
+            self.errors.append(f"console {message.type}: {message.text}")
 
 
 def settle(page) -> None:
-    """Waits until the page has its answers."""
+    """Wait until the page has its data."""
     page.wait_for_selector("main .card", state="attached")
     page.wait_for_function("() => !document.querySelector('[role=status]').textContent.trim()")
 
 
-def expect(what):
-    """Waits for something of a page, or for the page, to become what is then asked of it."""
-    from playwright.sync_api import expect as waits
+def expect(target):
+    """Return Playwright's assertions on a page or a locator, which wait."""
+    from playwright.sync_api import expect as playwright_expect
 
-    waits.set_options(timeout=15_000)
-    return waits(what)
+    playwright_expect.set_options(timeout=15_000)
+    return playwright_expect(target)
 
 
-def expect_address(page, *parts: str) -> None:
-    """Waits until the page's address says all this."""
+def expect_url(page, *parts: str) -> None:
+    """Wait until the page's URL contains all parts."""
     for part in parts:
         expect(page).to_have_url(re.compile(re.escape(part)))
 
@@ -147,17 +147,17 @@ def visit(chromium, url) -> Iterator[Visits]:
     yield visits
     for context in visits.contexts:
         context.close()
-    assert not visits.wrong, visits.wrong
+    assert not visits.errors, visits.errors
 
 
 @pytest.fixture
 def picture():
-    """Keeps a screenshot of a page."""
+    """Save a screenshot of a page."""
     PICTURES.mkdir(parents=True, exist_ok=True)
     return lambda page, name: page.screenshot(path=PICTURES / f"{name}.png", full_page=True)
 
 
 @pytest.fixture(scope="session")
 def xian(api) -> dict:
-    """The worked example, as the page asks for it."""
+    """The trace of the page's example."""
     return api.post("/trace", json={"text": "介绍一下西安", "beam": 5}).json()

@@ -1,4 +1,4 @@
-"""What holds for every view: both languages, light and dark, keyboard, phone, address, files, nobody else's server."""
+"""What holds for every view: languages, themes, keyboard, narrow screens, URLs, saved files, no other server."""
 
 import json
 import re
@@ -12,7 +12,7 @@ import pytest
 from tests.readers import CONTEXTS
 from tests.web.conftest import ROOT, expect, settle
 
-ASKED = {"context": CONTEXTS["en"], "question": "Who built his court there?"}
+QUESTION = {"context": CONTEXTS["en"], "question": "Who built his court there?"}
 VIEWS = {
     "translate": "",
     "lines": "view=attention",
@@ -23,14 +23,14 @@ VIEWS = {
     "regression": "view=regression",
     "steps": "view=steps&stage=7",
     "generate": "view=generate&prompt=abc+fed&maxTokens=40",
-    "answers": f"view=answers&{urlencode(ASKED)}",
+    "answers": f"view=answers&{urlencode(QUESTION)}",
     "studies": "view=studies",
 }
 AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
 PNG = b"\x89PNG\r\n"
 
 
-# The element in focus, marked; whether one sees that it is: by an outline of it or of its label, or by its frame.
+# The focused element, marked as seen, and whether its focus is visible: an outline, or a thick frame.
 FOCUSED = """() => {
     const e = document.activeElement, outlined = (x) => x && getComputedStyle(x).outlineStyle !== 'none';
     const framed = e.tagName === 'g' && getComputedStyle(e.querySelector('rect')).strokeWidth === '3px';
@@ -46,22 +46,24 @@ def ready(page) -> None:
 
 @pytest.mark.parametrize(("dark", "locale"), [(False, "en-US"), (True, "zh-CN")], ids=["light-en", "dark-zh"])
 @pytest.mark.parametrize("name", VIEWS)
-def test_everybody_can_read_it(visit, picture, name, dark, locale):
-    """Contrast, names and roles, judged by axe-core; and nothing is wider than the window."""
+def test_views_are_accessible(visit, picture, name, dark, locale):
+    """Contrast, names and roles, checked by axe-core; and nothing is wider than the window."""
     page = visit(VIEWS[name], dark=dark, locale=locale)
     ready(page)
     picture(page, f"{name}-{'dark' if dark else 'light'}-{locale[:2]}")
     assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
     if not AXE.is_file():
-        pytest.skip("axe-core comes with the page's sources: npm ci in web/")
+        pytest.skip("axe-core is installed with the page's sources: npm ci in web/")
     page.evaluate(AXE.read_text(encoding="utf-8"))
-    found = page.evaluate("async () => (await axe.run()).violations")
-    told = [f"{each['id']}: {each['help']} {[node['html'][:120] for node in each['nodes'][:3]]}" for each in found]
-    assert not told
+    violations = page.evaluate("async () => (await axe.run()).violations")
+    report = [
+        f"{each['id']}: {each['help']} {[node['html'][:120] for node in each['nodes'][:3]]}" for each in violations
+    ]
+    assert not report
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_it_fits_a_phone(visit, picture, name):
+def test_views_fit_a_narrow_screen(visit, picture, name):
     page = visit(VIEWS[name], narrow=True)
     ready(page)
     picture(page, f"{name}-narrow")
@@ -70,7 +72,7 @@ def test_it_fits_a_phone(visit, picture, name):
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_the_keyboard_reaches_everything(visit, name):
-    """The Tab key comes by every element that a mouse can use, or by the grid in which arrow keys reach it, visibly."""
+    """Tab reaches every control, or the grid in which arrow keys reach it, and the focus is visible."""
     page = visit(VIEWS[name])
     ready(page)
     seen = set()
@@ -93,7 +95,7 @@ def test_the_keyboard_reaches_everything(visit, name):
     assert grids >= page.evaluate("() => document.querySelector('[data-cell]:not([disabled])') ? 1 : 0")
 
 
-def test_language_and_light_are_switched(visit):
+def test_language_and_theme_are_switched(visit):
     page = visit()
     page.get_by_role("button", name="中文").click()
     expect(page.get_by_role("heading", name="每个译文词关注哪些源词")).to_be_visible()
@@ -103,7 +105,7 @@ def test_language_and_light_are_switched(visit):
     expect(page).to_have_url(re.compile("#lang=zh&theme=dark$"))
 
 
-def test_a_view_is_shared_by_its_address(visit):
+def test_a_view_is_shared_by_its_url(visit):
     page = visit()
     page.get_by_role("button", name="Attention", exact=True).click()
     page.get_by_role("radio", name="Encoder self-attention").check()
@@ -124,7 +126,7 @@ def test_links_of_earlier_versions_still_open(visit):
     expect(page).to_have_url(re.compile(re.escape(now) + "$"))
 
 
-def test_the_browsers_back_leads_to_the_view_before(visit):
+def test_the_back_button_returns_to_the_previous_view(visit):
     page = visit()
     page.get_by_role("button", name="Beam search").click()
     page.get_by_label("Show pruned hypotheses").check()
@@ -145,7 +147,7 @@ def saved(page, button) -> Path:
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_every_picture_is_saved(visit, name):
+def test_every_picture_can_be_saved(visit, name):
     page = visit(VIEWS[name])
     ready(page)
     frames = page.locator("[data-picture]").all()
@@ -157,7 +159,7 @@ def test_every_picture_is_saved(visit, name):
         canvases = frame.locator("canvas").count()
         images = list(root.iter("{http://www.w3.org/2000/svg}image"))
         assert len(images) == canvases
-        for image in images:  # also those that were not yet scrolled to
+        for image in images:  # also those not yet scrolled into view
             pixels = b64decode(image.get("href").split(",")[1])
             assert int.from_bytes(pixels[16:20]) == round(float(image.get("width")))
         assert "var(--" not in ElementTree.tostring(root, encoding="unicode")
@@ -165,7 +167,7 @@ def test_every_picture_is_saved(visit, name):
 
 
 def test_a_view_is_saved_as_one_file_that_opens_offline(visit, picture, tmp_path):
-    page = visit("view=attention&form=one&kind=encoder&layer=2&unit=piece")
+    page = visit("view=attention&form=one&kind=encoder&layer=2&unit=token")
     ready(page)
     page.wait_for_selector("[data-picture^=terms]")
     file = tmp_path / "regard.html"
@@ -184,7 +186,7 @@ def test_a_view_is_saved_as_one_file_that_opens_offline(visit, picture, tmp_path
     alone.get_by_role("button", name="Translate").click()
     assert alone.locator("g.target text").all_text_contents() == page_words(visit)
     alone.get_by_role("button", name="Beam search").click()
-    assert alone.locator("g.spot").count() > 10
+    assert alone.locator("g.node").count() > 10
     picture(alone, "saved-file")
 
 
@@ -203,7 +205,7 @@ def test_two_runs_are_saved_together(visit, tmp_path):
 
 
 def test_a_notebook_draws_the_same_view(visit, url, xian, picture):
-    """As anywidget does: the module is imported, and `render` gets a model and an element."""
+    """As anywidget does: import the module, and call `render` with a model and an element."""
     page = visit()
     page.evaluate(
         """async ([saved, address]) => {
@@ -222,9 +224,9 @@ def test_a_notebook_draws_the_same_view(visit, url, xian, picture):
     picture(page, "notebook")
 
 
-def test_nothing_is_asked_of_anybody_else(visit):
-    """The fixture fails on any request that leaves the machine; here is one, so that it is known to."""
+def test_a_request_to_another_server_is_noticed(visit):
+    """The fixture fails on any request that leaves the machine; this test proves it."""
     page = visit()
     page.evaluate("() => fetch('https://example.org/').catch(() => {})")
-    assert any("left the machine" in each or "Content Security" in each for each in visit.wrong)
-    visit.wrong.clear()
+    assert any("left the machine" in each or "Content Security" in each for each in visit.errors)
+    visit.errors.clear()

@@ -1,4 +1,4 @@
-"""The page's own tests and types, where its sources were installed."""
+"""The page's own tests and type checks."""
 
 import os
 import shutil

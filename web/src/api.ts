@@ -1,4 +1,4 @@
-/** The one place that fetches: the server's answers by the names of what they hold. */
+/** The only file that fetches: one function per request to the server. */
 
 import type {
   Answered,
@@ -16,14 +16,14 @@ import type {
   WrotePiece,
 } from './trace';
 
-export interface Ask {
+export interface TranslateRequest {
   text: string;
   model?: string;
   beam: number;
   prefix: string[];
 }
 
-export interface Prompt {
+export interface GenerateRequest {
   prompt: string;
   pieces: number;
   temperature: number;
@@ -31,70 +31,72 @@ export interface Prompt {
   writer?: string;
 }
 
-export interface Asked {
+export interface AnswerRequest {
   question: string;
   context: string;
   reader?: string;
 }
 
-export interface HeadPlace {
+export interface HeadIndex {
   kind: string;
   layer: number;
   head: number;
 }
 
-/** Where data come from: a server, or what lies in a file or a notebook. */
+export type Params = Record<string, string | number>;
+
+/** Where data come from: a server, or the runs stored in a file or a notebook. */
 export interface Api {
-  live: boolean; // new texts can be asked for
+  live: boolean; // there is a server for new texts
   models(): Promise<Models>;
-  write(ask: Ask, heard: (line: Written) => void, signal: AbortSignal): Promise<void>;
-  trace(ask: Ask, signal: AbortSignal): Promise<View>;
-  beside(ask: Ask, signal: AbortSignal): Promise<View>; // the run to compare with
-  traceOf(view: View, path: { part: number; node?: number }, signal: AbortSignal): Promise<View>;
-  head(view: View, place: HeadPlace, signal: AbortSignal): Promise<Head | null>;
-  positions(wish: Record<string, string | number>, signal: AbortSignal): Promise<Positions>;
-  regression(wish: Record<string, string | number>, signal: AbortSignal): Promise<Regression>;
-  walk(wish: Record<string, string | number>, signal: AbortSignal): Promise<Walk>;
-  writers(signal: AbortSignal): Promise<Writers>;
-  goOn(prompt: Prompt, heard: (line: WrotePiece) => void, signal: AbortSignal): Promise<void>;
-  written(prompt: Prompt, signal: AbortSignal): Promise<View>;
+  streamTranslation(request: TranslateRequest, onLine: (line: Written) => void, signal: AbortSignal): Promise<void>;
+  trace(request: TranslateRequest, signal: AbortSignal): Promise<View>;
+  comparison(request: TranslateRequest, signal: AbortSignal): Promise<View>; // the run to compare with
+  hypothesis(view: View, path: { part: number; node?: number }, signal: AbortSignal): Promise<View>;
+  head(view: View, index: HeadIndex, signal: AbortSignal): Promise<Head | null>;
+  positions(params: Params, signal: AbortSignal): Promise<Positions>;
+  regression(params: Params, signal: AbortSignal): Promise<Regression>;
+  steps(params: Params, signal: AbortSignal): Promise<Walk>;
+  generators(signal: AbortSignal): Promise<Writers>;
+  streamGeneration(request: GenerateRequest, onLine: (line: WrotePiece) => void, signal: AbortSignal): Promise<void>;
+  generate(request: GenerateRequest, signal: AbortSignal): Promise<View>;
   readers(signal: AbortSignal): Promise<Readers>;
-  answer(asked: Asked, signal: AbortSignal): Promise<Answered>;
+  answer(request: AnswerRequest, signal: AbortSignal): Promise<Answered>;
   studies(signal: AbortSignal): Promise<Studies>;
   emptyPage(): Promise<string>; // the page as one file, without data
 }
 
-/** Asks the server that the page came from. */
+/** The server that the page came from. */
 export function serverApi(): Api {
   return {
     live: true,
     models: () => get('models', {}),
-    write: (ask, heard, signal) => streamed('translate/stream', ask, heard, signal),
-    trace: (ask, signal) => post('trace', ask, signal),
-    beside: (ask, signal) => post('trace', ask, signal),
-    traceOf: (view, path, signal) => get(`trace/${view.id}`, path, signal),
-    head: (view, place, signal) => get(`trace/${view.id}/head`, { ...place, part: view.part, node: view.leaf }, signal),
-    positions: (wish, signal) => get('positions', wish, signal),
-    regression: (wish, signal) => get('regression', wish, signal),
-    walk: (wish, signal) => get('steps', wish, signal),
-    writers: (signal) => get('writers', {}, signal),
-    goOn: (prompt, heard, signal) => streamed('generate/stream', prompt, heard, signal),
-    written: (prompt, signal) => post('generate', prompt, signal),
+    streamTranslation: (request, onLine, signal) => stream('translate/stream', request, onLine, signal),
+    trace: (request, signal) => post('trace', request, signal),
+    comparison: (request, signal) => post('trace', request, signal),
+    hypothesis: (view, path, signal) => get(`trace/${view.id}`, path, signal),
+    head: (view, index, signal) => get(`trace/${view.id}/head`, { ...index, part: view.part, node: view.leaf }, signal),
+    positions: (params, signal) => get('positions', params, signal),
+    regression: (params, signal) => get('regression', params, signal),
+    steps: (params, signal) => get('steps', params, signal),
+    generators: (signal) => get('writers', {}, signal),
+    streamGeneration: (request, onLine, signal) => stream('generate/stream', request, onLine, signal),
+    generate: (request, signal) => post('generate', request, signal),
     readers: (signal) => get('readers', {}, signal),
-    answer: (asked, signal) => post('answer', asked, signal),
+    answer: (request, signal) => post('answer', request, signal),
     studies: (signal) => get('studies', {}, signal),
-    emptyPage: async () => (await answered(await fetch('view.html'))).text(),
+    emptyPage: async () => (await checkStatus(await fetch('view.html'))).text(),
   };
 }
 
-async function get<T>(path: string, query: Record<string, unknown>, signal?: AbortSignal): Promise<T> {
-  const words = new URLSearchParams(Object.entries(query).map(([key, value]) => [key, String(value)]));
-  const answer = await fetch(words.size ? `${path}?${words}` : path, { signal });
-  return (await answered(answer)).json() as Promise<T>;
+async function get<T>(path: string, params: Record<string, unknown>, signal?: AbortSignal): Promise<T> {
+  const query = new URLSearchParams(Object.entries(params).map(([key, value]) => [key, String(value)]));
+  const response = await fetch(query.size ? `${path}?${query}` : path, { signal });
+  return (await checkStatus(response)).json() as Promise<T>;
 }
 
 async function post<T>(path: string, body: unknown, signal: AbortSignal): Promise<T> {
-  return (await answered(await send(path, body, signal))).json() as Promise<T>;
+  return (await checkStatus(await send(path, body, signal))).json() as Promise<T>;
 }
 
 function send(path: string, body: unknown, signal: AbortSignal): Promise<Response> {
@@ -102,31 +104,31 @@ function send(path: string, body: unknown, signal: AbortSignal): Promise<Respons
   return fetch(path, { method: 'POST', headers, body: JSON.stringify(body), signal });
 }
 
-async function answered(answer: Response): Promise<Response> {
-  if (answer.ok) return answer;
-  const failure = (await answer.json().catch(() => null)) as Failure | null;
-  throw new Refused(failure?.error ?? `${answer.status} ${answer.statusText}`, answer.status);
+async function checkStatus(response: Response): Promise<Response> {
+  if (response.ok) return response;
+  const failure = (await response.json().catch(() => null)) as Failure | null;
+  throw new ApiError(failure?.error ?? `${response.status} ${response.statusText}`, response.status);
 }
 
-/** What the server says when it cannot do what was asked. */
-export class Refused extends Error {
+/** An error status of the server, with its message. */
+export class ApiError extends Error {
   constructor(
-    reason: string,
+    message: string,
     readonly status: number,
   ) {
-    super(reason);
+    super(message);
   }
 }
 
-/** Hears what is written line by line. */
-async function streamed<T>(path: string, body: unknown, heard: (line: T) => void, signal: AbortSignal): Promise<void> {
-  const answer = await answered(await send(path, body, signal));
-  const reader = answer.body!.pipeThrough(new TextDecoderStream()).getReader();
+/** Read a stream of JSON lines. */
+async function stream<T>(path: string, body: unknown, onLine: (line: T) => void, signal: AbortSignal): Promise<void> {
+  const response = await checkStatus(await send(path, body, signal));
+  const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
   let rest = '';
-  for (let part = await reader.read(); !part.done; part = await reader.read()) {
-    const lines = (rest + part.value).split('\n');
+  for (let chunk = await reader.read(); !chunk.done; chunk = await reader.read()) {
+    const lines = (rest + chunk.value).split('\n');
     rest = lines.pop()!;
-    for (const line of lines.filter(Boolean)) heard(JSON.parse(line) as T);
+    for (const line of lines.filter(Boolean)) onLine(JSON.parse(line) as T);
   }
-  if (rest) heard(JSON.parse(rest) as T);
+  if (rest) onLine(JSON.parse(rest) as T);
 }

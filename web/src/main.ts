@@ -1,4 +1,4 @@
-/** The page's module: mounted by the web page, by a saved file, and by a notebook. */
+/** The entry point, for the web page, a saved page and a notebook. */
 
 import { mount, unmount } from 'svelte';
 import App from './App.svelte';
@@ -9,13 +9,13 @@ import { type State, fromFragment } from './state';
 import theme from './theme.css?inline';
 import type { Saved } from './trace';
 
-/** Draws the page into an element; gives what takes it away again. */
+/** Mount the page in an element; return a function that removes it. */
 function show(target: Element, api: Api, state: State, usesUrl: boolean): () => void {
   const style = document.createElement('style');
   style.textContent = theme;
   target.append(style);
   const session = new Session(api, state);
-  void session.learnModels();
+  void session.fetchModels();
   const app = mount(App, { target, props: { session, usesUrl } });
   return () => {
     void unmount(app);
@@ -23,7 +23,7 @@ function show(target: Element, api: Api, state: State, usesUrl: boolean): () => 
   };
 }
 
-/** Starts the web page, or a saved file where the document holds runs. */
+/** Start the web page, or a saved page if the document holds runs. */
 function start(target: Element): () => void {
   const data = document.getElementById('regard-view');
   if (!data) return show(target, serverApi(), fromFragment(location.hash), true);
@@ -49,13 +49,13 @@ interface Model {
   get(name: string): unknown;
 }
 
-/** Draws a run in a notebook, as anywidget asks: `saved` holds the runs, `address` what is shown at first. */
+/** Show a run in a notebook, as anywidget requires: `saved` holds the runs, `address` the initial URL fragment. */
 export function render({ model, el }: { model: Model; el: HTMLElement }): () => void {
-  const given = model.get('saved');
-  const saved = (typeof given === 'string' ? JSON.parse(given) : given) as Saved;
-  // JupyterLab says on its body whether it is dark, whatever the system prefers.
+  const data = model.get('saved');
+  const saved = (typeof data === 'string' ? JSON.parse(data) : data) as Saved;
+  // JupyterLab's theme, which need not be the system's.
   const theme = { true: 'theme=light&', false: 'theme=dark&' }[document.body.dataset.jpThemeLight ?? ''] ?? '';
-  // Without this mark on what has the focus, JupyterLab takes keys that are meant for the view, and moves or cuts cells.
+  // Otherwise JupyterLab handles keys meant for the view, and moves or cuts cells.
   el.addEventListener('focusin', ({ target }) => ((target as HTMLElement).dataset.lmSuppressShortcuts = 'true'));
   return showSaved(el, saved, theme + String(model.get('address') ?? ''), false);
 }

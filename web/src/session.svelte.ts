@@ -1,9 +1,17 @@
-/** What is known at the moment: the reader's choices, and the answers to them. */
+/** The reader's selection, and the server's responses to it. */
 
-import { type Api, type Ask, type Asked, type HeadPlace, type Prompt, Refused } from './api';
-import { type Seen, see } from './seen';
+import {
+  type AnswerRequest,
+  type Api,
+  ApiError,
+  type GenerateRequest,
+  type HeadIndex,
+  type Params,
+  type TranslateRequest,
+} from './api';
+import { EMPTY, type Generation, append } from './generation';
+import { type Run, unpackRun } from './run';
 import { type State, initialState } from './state';
-import { NOTHING, type Wrote, added } from './wrote';
 import type {
   Answered,
   Head,
@@ -18,19 +26,20 @@ import type {
   WrotePiece,
 } from './trace';
 
-/** One question at a time: a newer one takes the place of the last. */
-class Line {
-  #last: AbortController | null = null;
+/** Runs one request at a time: a new one aborts the last. */
+class LatestRequest {
+  #controller: AbortController | null = null;
 
-  async ask<T>(question: (signal: AbortSignal) => Promise<T>, heard: (answer: T) => void): Promise<string> {
-    this.#last?.abort();
-    const mine = (this.#last = new AbortController());
+  /** Return the error message, or '' on success and when aborted. */
+  async run<T>(request: (signal: AbortSignal) => Promise<T>, onResult: (result: T) => void): Promise<string> {
+    this.#controller?.abort();
+    const { signal } = (this.#controller = new AbortController());
     try {
-      const answer = await question(mine.signal);
-      if (!mine.signal.aborted) heard(answer);
+      const result = await request(signal);
+      if (!signal.aborted) onResult(result);
       return '';
     } catch (error) {
-      return mine.signal.aborted ? '' : error instanceof Error ? error.message : String(error);
+      return signal.aborted ? '' : error instanceof Error ? error.message : String(error);
     }
   }
 }
@@ -39,198 +48,197 @@ export class Session {
   readonly api: Api;
   state: State = $state(initialState());
   models = $state.raw<Models | null>(null);
-  first = $state.raw<Seen | null>(null); // the best hypothesis
-  shown = $state.raw<Seen | null>(null); // the one that is looked at
-  second = $state.raw<Seen | null>(null); // of the other side of a comparison
+  best = $state.raw<Run | null>(null); // with the best hypothesis
+  current = $state.raw<Run | null>(null); // with the selected hypothesis
+  other = $state.raw<Run | null>(null); // the second run of a comparison
   head = $state.raw<Head | null>(null);
   positions = $state.raw<Positions | null>(null);
   regression = $state.raw<Regression | null>(null);
-  walk = $state.raw<Walk | null>(null);
-  writers = $state.raw<Writers | null>(null);
-  wrote = $state.raw<Wrote>(NOTHING);
+  steps = $state.raw<Walk | null>(null);
+  generators = $state.raw<Writers | null>(null);
+  generation = $state.raw<Generation>(EMPTY);
   readers = $state.raw<Readers | null>(null);
-  answered = $state.raw<(Answered & { seen: Seen }) | null>(null);
+  answer = $state.raw<(Answered & { run: Run }) | null>(null);
   studies = $state.raw<Studies | null>(null);
-  writing = $state(''); // the translation so far
-  busy = $state(0);
+  partial = $state(''); // the translation while it streams in
+  busy = $state(0); // number of open requests
   error = $state('');
-  #ask: Ask | null = null; // what `first` answers
-  #lines = {
-    first: new Line(),
-    node: new Line(),
-    second: new Line(),
-    head: new Line(),
-    lesson: new Line(),
-    readers: new Line(),
+  #request: TranslateRequest | null = null; // whose response is `best`
+  #requests = {
+    translation: new LatestRequest(),
+    hypothesis: new LatestRequest(),
+    comparison: new LatestRequest(),
+    head: new LatestRequest(),
+    view: new LatestRequest(), // of the views without a translation: one is open at a time
+    models: new LatestRequest(),
   };
 
-  constructor(api: Api, start: State) {
+  constructor(api: Api, state: State) {
     this.api = api;
-    this.state = start;
+    this.state = state;
   }
 
-  async learnModels(): Promise<void> {
+  async fetchModels(): Promise<void> {
     if (this.api.live) this.models = await this.api.models().catch(() => null);
   }
 
-  /** Has a text written, word by word, and then looks into it. */
-  translate(ask: Ask): Promise<void> {
-    this.writing = '';
-    this.#ask = ask;
-    return this.#while(
-      this.#lines.first.ask(
+  /** Stream a translation, then fetch its trace. */
+  translate(request: TranslateRequest): Promise<void> {
+    this.partial = '';
+    this.#request = request;
+    return this.#track(
+      this.#requests.translation.run(
         async (signal) => {
-          const hear = (line: { text: string; error: string | null }) => {
+          const onLine = (line: { text: string; error: string | null }) => {
             if (line.error) throw new Error(line.error);
-            if (!signal.aborted) this.writing = line.text;
+            if (!signal.aborted) this.partial = line.text;
           };
-          await this.api.write(ask, hear, signal);
-          return see(await this.api.trace(ask, signal));
+          await this.api.streamTranslation(request, onLine, signal);
+          return unpackRun(await this.api.trace(request, signal));
         },
-        (seen) => {
-          this.first = this.shown = seen;
-          this.writing = '';
+        (run) => {
+          this.best = this.current = run;
+          this.partial = '';
         },
       ),
     );
   }
 
-  /** Turns to another part of a long text. */
-  openPart(part: number): Promise<void> {
-    const first = this.first;
-    if (!first || part === first.view.part || part >= first.view.n_parts) return Promise.resolve();
-    const question = async (signal: AbortSignal) =>
-      see(await this.#kept(first.view, signal, (view) => this.api.traceOf(view, { part }, signal)));
-    return this.#while(this.#lines.node.ask(question, (seen) => (this.first = this.shown = seen)));
+  /** Select another segment of a long text. */
+  selectPart(part: number): Promise<void> {
+    const best = this.best;
+    if (!best || part === best.view.part || part >= best.view.n_parts) return Promise.resolve();
+    const request = async (signal: AbortSignal) =>
+      unpackRun(await this.#retrace(best.view, signal, (view) => this.api.hypothesis(view, { part }, signal)));
+    return this.#track(this.#requests.hypothesis.run(request, (run) => (this.best = this.current = run)));
   }
 
-  /** Looks at another hypothesis of the same search. */
-  lookAt(node: number): Promise<void> {
-    const first = this.first;
-    if (!first) return Promise.resolve();
-    const wanted = node < 0 ? first.view.leaf : node;
-    if (wanted === this.shown?.view.leaf) return Promise.resolve();
-    const question = async (signal: AbortSignal) =>
-      wanted === first.view.leaf
-        ? first
-        : see(
-            await this.#kept(first.view, signal, (view) =>
-              this.api.traceOf(view, { part: view.part, node: wanted }, signal),
+  /** Select another hypothesis of the same search; -1 is the best. */
+  selectHypothesis(node: number): Promise<void> {
+    const best = this.best;
+    if (!best) return Promise.resolve();
+    const leaf = node < 0 ? best.view.leaf : node;
+    if (leaf === this.current?.view.leaf) return Promise.resolve();
+    const request = async (signal: AbortSignal) =>
+      leaf === best.view.leaf
+        ? best
+        : unpackRun(
+            await this.#retrace(best.view, signal, (view) =>
+              this.api.hypothesis(view, { part: view.part, node: leaf }, signal),
             ),
           );
-    return this.#while(this.#lines.node.ask(question, (seen) => (this.shown = seen)));
+    return this.#track(this.#requests.hypothesis.run(request, (run) => (this.current = run)));
   }
 
-  compare(ask: Ask): Promise<void> {
-    const question = async (signal: AbortSignal) => see(await this.api.beside(ask, signal));
-    return this.#while(this.#lines.second.ask(question, (seen) => (this.second = seen)));
+  compare(translation: TranslateRequest): Promise<void> {
+    const request = async (signal: AbortSignal) => unpackRun(await this.api.comparison(translation, signal));
+    return this.#track(this.#requests.comparison.run(request, (run) => (this.other = run)));
   }
 
-  openHead(place: HeadPlace): Promise<void> {
-    const shown = this.shown;
+  fetchHead(index: HeadIndex): Promise<void> {
+    const current = this.current;
     this.head = null;
-    if (!shown) return Promise.resolve();
-    const question = (signal: AbortSignal) =>
-      this.#kept(shown.view, signal, (view) => this.api.head(view, place, signal));
-    return this.#while(this.#lines.head.ask(question, (answer) => (this.head = answer)));
+    if (!current) return Promise.resolve();
+    const request = (signal: AbortSignal) =>
+      this.#retrace(current.view, signal, (view) => this.api.head(view, index, signal));
+    return this.#track(this.#requests.head.run(request, (head) => (this.head = head)));
   }
 
-  askPositions(wish: Record<string, string | number>): Promise<void> {
-    return this.#while(
-      this.#lines.lesson.ask(
-        (signal) => this.api.positions(wish, signal),
-        (is) => (this.positions = is),
+  fetchPositions(params: Params): Promise<void> {
+    return this.#track(
+      this.#requests.view.run(
+        (signal) => this.api.positions(params, signal),
+        (positions) => (this.positions = positions),
       ),
     );
   }
 
-  askRegression(wish: Record<string, string | number>): Promise<void> {
-    return this.#while(
-      this.#lines.lesson.ask(
-        (signal) => this.api.regression(wish, signal),
-        (is) => (this.regression = is),
+  fetchRegression(params: Params): Promise<void> {
+    return this.#track(
+      this.#requests.view.run(
+        (signal) => this.api.regression(params, signal),
+        (regression) => (this.regression = regression),
       ),
     );
   }
 
-  askWalk(wish: Record<string, string | number>): Promise<void> {
-    return this.#while(
-      this.#lines.lesson.ask(
-        (signal) => this.api.walk(wish, signal),
-        (is) => (this.walk = is),
+  fetchSteps(params: Params): Promise<void> {
+    return this.#track(
+      this.#requests.view.run(
+        (signal) => this.api.steps(params, signal),
+        (steps) => (this.steps = steps),
       ),
     );
   }
 
-  askWriters(): Promise<void> {
-    return this.#while(
-      this.#lines.readers.ask(
-        (signal) => this.api.writers(signal),
-        (are) => (this.writers = are),
+  fetchGenerators(): Promise<void> {
+    return this.#track(
+      this.#requests.models.run(
+        (signal) => this.api.generators(signal),
+        (generators) => (this.generators = generators),
       ),
     );
   }
 
-  /** Has a text written, piece by piece with what each looked at, and then looks into the whole. */
-  goOn(prompt: Prompt): Promise<void> {
-    this.wrote = NOTHING;
-    return this.#while(
-      this.#lines.lesson.ask(
+  /** Stream a generated text with the attention of each token, then fetch the whole run. */
+  generate(request: GenerateRequest): Promise<void> {
+    this.generation = EMPTY;
+    return this.#track(
+      this.#requests.view.run(
         async (signal) => {
-          const hear = (line: WrotePiece) => {
+          const onLine = (line: WrotePiece) => {
             if (line.error) throw new Error(line.error);
-            if (!signal.aborted) this.wrote = added(this.wrote, line);
+            if (!signal.aborted) this.generation = append(this.generation, line);
           };
-          await this.api.goOn(prompt, hear, signal);
-          return see(await this.api.written(prompt, signal));
+          await this.api.streamGeneration(request, onLine, signal);
+          return unpackRun(await this.api.generate(request, signal));
         },
-        (seen) => (this.wrote = { ...this.wrote, seen }),
+        (run) => (this.generation = { ...this.generation, run }),
       ),
     );
   }
 
-  askReaders(): Promise<void> {
-    return this.#while(
-      this.#lines.readers.ask(
+  fetchReaders(): Promise<void> {
+    return this.#track(
+      this.#requests.models.run(
         (signal) => this.api.readers(signal),
-        (are) => (this.readers = are),
+        (readers) => (this.readers = readers),
       ),
     );
   }
 
-  /** Has a question answered, and keeps the reading that found the answer. */
-  answer(asked: Asked): Promise<void> {
-    const question = async (signal: AbortSignal) => {
-      const found = await this.api.answer(asked, signal);
-      return { ...found, seen: await see(found.view) };
+  fetchAnswer(question: AnswerRequest): Promise<void> {
+    const request = async (signal: AbortSignal) => {
+      const answer = await this.api.answer(question, signal);
+      return { ...answer, run: await unpackRun(answer.view) };
     };
-    return this.#while(this.#lines.lesson.ask(question, (is) => (this.answered = is)));
+    return this.#track(this.#requests.view.run(request, (answer) => (this.answer = answer)));
   }
 
-  askStudies(): Promise<void> {
-    return this.#while(
-      this.#lines.lesson.ask(
+  fetchStudies(): Promise<void> {
+    return this.#track(
+      this.#requests.view.run(
         (signal) => this.api.studies(signal),
-        (are) => (this.studies = are),
+        (studies) => (this.studies = studies),
       ),
     );
   }
 
-  /** Asks about a run; where the server has forgotten it, the run is made again, which gives the same. */
-  async #kept<T>(view: View, signal: AbortSignal, question: (view: View) => Promise<T>): Promise<T> {
+  /** Send a request about a trace; if the server no longer has the trace, compute it again first. */
+  async #retrace<T>(view: View, signal: AbortSignal, request: (view: View) => Promise<T>): Promise<T> {
     try {
-      return await question(view);
+      return await request(view);
     } catch (error) {
-      if (!(error instanceof Refused && error.status === 404 && this.#ask)) throw error;
-      view.id = (await this.api.trace(this.#ask, signal)).id;
-      return question(view);
+      if (!(error instanceof ApiError && error.status === 404 && this.#request)) throw error;
+      view.id = (await this.api.trace(this.#request, signal)).id;
+      return request(view);
     }
   }
 
-  async #while(question: Promise<string>): Promise<void> {
+  async #track(request: Promise<string>): Promise<void> {
     this.busy++;
     this.error = '';
-    const error = await question;
+    const error = await request;
     if (error) this.error = error;
     this.busy--;
   }

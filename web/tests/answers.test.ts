@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { headsNamed, lookedAt, mostLooked, shades, written } from '../src/layout/answers';
+import { parseHeads, questionAttention, relativeWeights, textWords, topWords } from '../src/layout/answers';
 import { fromRows, row } from '../src/layout/matrix';
-import type { Heads } from '../src/seen';
+import type { Heads } from '../src/run';
 import type { Word } from '../src/trace';
 
 const words = (...texts: string[]): Word[] => texts.map((text, i) => ({ text, places: [i] }));
@@ -16,39 +16,39 @@ const heads: Heads = {
 };
 
 describe('heads', () => {
-  it('are named as all, a layer or one of them; what is not there means all', () => {
-    expect(headsNamed('all', heads)).toEqual({});
-    expect(headsNamed('0', heads)).toEqual({ layer: 0 });
-    expect(headsNamed('0:1', heads)).toEqual({ layer: 0, head: 1 });
-    expect(headsNamed('7:1', heads)).toEqual({});
+  it('are all, those of a layer, or one; what the model does not have means all', () => {
+    expect(parseHeads('all', heads)).toEqual({});
+    expect(parseHeads('0', heads)).toEqual({ layer: 0 });
+    expect(parseHeads('0:1', heads)).toEqual({ layer: 0, head: 1 });
+    expect(parseHeads('7:1', heads)).toEqual({});
   });
 
-  it('are averaged, or looked at alone', () => {
+  it('are averaged, or one is used', () => {
     const [question, context] = [[{ text: 'q', places: [0] }], [{ text: 'c', places: [1] }]];
-    expect([...row(lookedAt(heads, 'all', question, context), 0)]).toEqual([0.5]);
-    expect([...row(lookedAt(heads, '0:1', question, context), 0)]).toEqual([1]);
+    expect([...row(questionAttention(heads, 'all', question, context), 0)]).toEqual([0.5]);
+    expect([...row(questionAttention(heads, '0:1', question, context), 0)]).toEqual([1]);
   });
 });
 
-describe('looks', () => {
-  const looks = fromRows([
+describe('attention of a word', () => {
+  const attention = fromRows([
     [0.1, 0.4, 0.2],
     [0, 0, 0],
   ]);
 
-  it('colour words by their share of the largest', () => {
-    expect(shades(looks, 0)!.map((shade) => shade.toFixed(2))).toEqual(['0.25', '1.00', '0.50']);
-    expect(shades(looks, 1)).toEqual([0, 0, 0]);
-    expect([shades(looks, -1), shades(looks, 2)]).toEqual([null, null]);
+  it('is scaled to its largest weight', () => {
+    expect(relativeWeights(attention, 0)!.map((weight) => weight.toFixed(2))).toEqual(['0.25', '1.00', '0.50']);
+    expect(relativeWeights(attention, 1)).toEqual([0, 0, 0]);
+    expect([relativeWeights(attention, -1), relativeWeights(attention, 2)]).toEqual([null, null]);
   });
 
-  it('are told best first', () => {
-    expect(mostLooked(looks, 0, words('a', 'b', 'c'), 2).map(({ word }) => word)).toEqual(['b', 'c']);
+  it('lists the largest weights first', () => {
+    expect(topWords(attention, 0, words('a', 'b', 'c'), 2).map(({ word }) => word)).toEqual(['b', 'c']);
   });
 });
 
-it('words stand behind a space where their first piece has the mark', () => {
-  expect(written(words('Anna', 'lives', '.'), ['▁Anna', '▁lives', '.']).map((word) => word.space)).toEqual([
+it('words follow a space if their first token has the mark', () => {
+  expect(textWords(words('Anna', 'lives', '.'), ['▁Anna', '▁lives', '.']).map((word) => word.space)).toEqual([
     false,
     true,
     false,

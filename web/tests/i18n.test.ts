@@ -1,6 +1,6 @@
 import { readFileSync, readdirSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { languageOf, sayIn } from '../src/i18n';
+import { languageOf, textsIn } from '../src/i18n';
 import { en } from '../src/i18n/en';
 import { zh } from '../src/i18n/zh';
 
@@ -12,7 +12,7 @@ describe('texts', () => {
     expect(Object.keys(zh).sort()).toEqual([...keys].sort());
   });
 
-  it('say the same things in both', () => {
+  it('have the same placeholders in both', () => {
     for (const key of keys) {
       expect(en[key].trim(), key).not.toBe('');
       expect(zh[key].trim(), key).not.toBe('');
@@ -20,7 +20,7 @@ describe('texts', () => {
     }
   });
 
-  it('are in Chinese where they have words', () => {
+  it('are in Chinese unless they have no words', () => {
     const same = keys.filter((key) => !/\p{Script=Han}/u.test(zh[key]));
     expect(same.sort()).toEqual([
       'attends.weight',
@@ -43,20 +43,20 @@ describe('texts', () => {
       .map(String)
       .filter((name) => /\.(svelte|ts)$/.test(name) && !/i18n.(en|zh)\.ts$/.test(name));
     const source = files.map((name) => readFileSync(new URL(name, folder), 'utf8')).join('\n');
-    const stems = [...source.matchAll(/`([a-z]+)\.\$\{/g)].map((match) => match[1] + '.'); // names put together in the code
+    const stems = [...source.matchAll(/`([a-z]+)\.\$\{/g)].map((match) => match[1] + '.'); // keys composed in the code
     expect(keys.filter((key) => !source.includes(`'${key}'`) && !stems.some((stem) => key.startsWith(stem)))).toEqual(
       [],
     );
   });
 });
 
-describe('saying', () => {
-  it('puts values where their names stand', () => {
-    expect(sayIn('en')('one.title', { layer: 2, head: 0 })).toBe('Layer 2, head 0');
-    expect(sayIn('zh')('one.title', { layer: 2, head: 0 })).toBe('第 2 层第 0 头');
+describe('a text', () => {
+  it('has values in place of placeholders', () => {
+    expect(textsIn('en')('one.title', { layer: 2, head: 0 })).toBe('Layer 2, head 0');
+    expect(textsIn('zh')('one.title', { layer: 2, head: 0 })).toBe('第 2 层第 0 头');
   });
 
-  it('is in the language that was chosen, or in the browser’s', () => {
+  it('is in the selected language, or in the browser’s', () => {
     expect(languageOf('auto', 'zh-TW')).toBe('zh');
     expect(languageOf('auto', 'de-DE')).toBe('en');
     expect(languageOf('en', 'zh-CN')).toBe('en');

@@ -1,4 +1,4 @@
-/** Answers of a server, recorded by
+/** Responses of a server, recorded by
  *  POST /trace {"text": "介绍一下西安", "beam": 3}, GET /trace/{id}/head?kind=cross&layer=1&head=2 and
  *  GET /regression?seed=1&n_train=12&n_test=9&steps=20&w=3
  */
@@ -14,6 +14,6 @@ export const view = read<View>('view');
 export const head = read<Head>('head');
 export const regression = read<Regression>('regression');
 
-/** Letters of the same width as in most fonts, near enough for layouts. */
+/** An average font, accurate enough for layouts. */
 export const measure = (text: string, size: number) =>
   [...text].reduce((sum, letter) => sum + (letter > '\u2e80' ? size : 0.56 * size), 0);

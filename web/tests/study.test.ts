@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { linesOf, meanCurve, meanOf, sorted } from '../src/layout/study';
+import { meanCurve, meanOf, sortVariants, variantsOf } from '../src/layout/study';
 import type { Study, StudyRun } from '../src/trace';
 
 function run(variant: string, seed: number, bleu: number | null, more: Partial<StudyRun> = {}): StudyRun {
@@ -22,31 +22,35 @@ const study: Study = {
   ],
 };
 
-describe('lines of a study', () => {
-  const lines = linesOf(study);
+describe('variants of a study', () => {
+  const variants = variantsOf(study);
 
-  it('are means over seeds with their spread, the baseline first', () => {
-    expect(lines.map((line) => line.variant)).toEqual(['baseline', 'rotary', 'none']);
-    expect(lines[0].bleu).toEqual({ mean: 31, spread: Math.SQRT2, n: 2 });
-    expect(lines[1].gain).toBe(3);
-    expect(lines[0].gain).toBeNull();
+  it('have means and standard deviations over seeds, the baseline first', () => {
+    expect(variants.map(({ variant }) => variant)).toEqual(['baseline', 'rotary', 'none']);
+    expect(variants[0].bleu).toEqual({ mean: 31, std: Math.SQRT2, n: 2 });
+    expect(variants[1].gain).toBe(3);
+    expect(variants[0].gain).toBeNull();
   });
 
-  it('tell what failed, and have no numbers for it', () => {
-    expect(lines[2].errors).toEqual(['0: it broke']);
-    expect([lines[2].bleu, lines[2].gain]).toEqual([null, null]);
+  it('list errors of failed runs, which have no numbers', () => {
+    expect(variants[2].errors).toEqual(['0: it broke']);
+    expect([variants[2].bleu, variants[2].gain]).toEqual([null, null]);
   });
 
-  it('are sorted either way, with what is unknown at the end', () => {
-    const names = (rising: boolean) => sorted(lines, 'bleu', rising).map((line) => line.variant);
+  it('are sorted in either order, those without a value last', () => {
+    const names = (ascending: boolean) => sortVariants(variants, 'bleu', ascending).map(({ variant }) => variant);
     expect(names(false)).toEqual(['rotary', 'baseline', 'none']);
     expect(names(true)).toEqual(['baseline', 'rotary', 'none']);
-    expect(sorted(lines, 'variant', true).map((line) => line.variant)).toEqual(['baseline', 'none', 'rotary']);
+    expect(sortVariants(variants, 'variant', true).map(({ variant }) => variant)).toEqual([
+      'baseline',
+      'none',
+      'rotary',
+    ]);
   });
 });
 
 describe('curves', () => {
-  it('are averaged step by step over the seeds that got there', () => {
+  it('are averaged at each step over the seeds that got there', () => {
     const one = [1, 2].map((step) => ({ step, loss: step, bleu: 10 * step }));
     expect(meanCurve([one, [{ step: 1, loss: 3, bleu: 30 }]])).toEqual([
       { step: 1, loss: 2, bleu: 20 },
@@ -54,8 +58,8 @@ describe('curves', () => {
     ]);
   });
 
-  it('and means of nothing are none', () => {
+  it('have no mean without values', () => {
     expect(meanOf([null])).toBeNull();
-    expect(meanOf([5])).toEqual({ mean: 5, spread: 0, n: 1 });
+    expect(meanOf([5])).toEqual({ mean: 5, std: 0, n: 1 });
   });
 });

@@ -62,7 +62,7 @@ export const en = {
   'translate.hint': 'Hover over an output word to see which source words it attends to. Click to pin it.',
   'translate.pin': '{word}: show its attention weights',
   'translate.unpin': 'Unpin all',
-  'translate.best': 'Alignment head',
+  'translate.best': 'Best alignment',
   'translate.one': 'Layer {layer}, head {head}: the head that aligns words best.',
   'translate.mean': 'Mean over {n} heads.',
   'translate.single': 'This model has a single head.',

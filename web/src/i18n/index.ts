@@ -1,22 +1,22 @@
-/** Texts by their names, in the reader's language. */
+/** Texts by key, in the reader's language. */
 
-import { en, type Key } from './en';
+import { type Key, en } from './en';
 import { zh } from './zh';
 
 export type { Key };
 export type Language = 'en' | 'zh';
-export type Say = (key: Key, values?: Record<string, string | number>) => string;
+export type TextFunction = (key: Key, values?: Record<string, string | number>) => string;
 
 const TEXTS: Record<Language, Record<Key, string>> = { en, zh };
 
-export function sayIn(language: Language): Say {
+export function textsIn(language: Language): TextFunction {
   return (key, values = {}) =>
     TEXTS[language][key].replace(/\{(\w+)\}/g, (_, name: string) => String(values[name] ?? ''));
 }
 
-/** Gives the language that was chosen, or else the browser's. */
-export function languageOf(chosen: string, browser: string): Language {
-  if (chosen === 'en' || chosen === 'zh') return chosen;
+/** Return the selected language, or else the browser's. */
+export function languageOf(selected: string, browser: string): Language {
+  if (selected === 'en' || selected === 'zh') return selected;
   return browser.toLowerCase().startsWith('zh') ? 'zh' : 'en';
 }
 

@@ -63,7 +63,7 @@ export const zh: Record<Key, string> = {
   'translate.hint': '将指针移到译文中的词上，查看它关注哪些源词；点击可固定。',
   'translate.pin': '{word}：显示其注意力权重',
   'translate.unpin': '取消全部固定',
-  'translate.best': '对齐头',
+  'translate.best': '最佳对齐',
   'translate.one': '第 {layer} 层第 {head} 头：词对齐效果最好的头。',
   'translate.mean': '{n} 个头的平均。',
   'translate.single': '该模型只有一个头。',

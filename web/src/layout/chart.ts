@@ -1,4 +1,4 @@
-/** Curves over two axes. */
+/** Line charts: scales, ticks and paths. */
 
 import { type ScaleLinear, scaleLinear } from 'd3-scale';
 import { line as makeLine } from 'd3-shape';
@@ -16,23 +16,23 @@ export interface Chart {
   height: number;
 }
 
-export interface ChartWish {
+export interface ChartOptions {
   width: number;
   height: number;
   x: [number, number];
   y: [number, number];
-  room?: number; // for the numbers at the left
+  left?: number; // margin for the labels of the y-axis
 }
 
-export function setChart({ width, height, x, y, room = 40 }: ChartWish): Chart {
-  const [left, top, right, bottom] = [room, 22, width - 10, height - 40];
-  const across = scaleLinear(x, [left, right]);
-  const up = scaleLinear(y[0] === y[1] ? [y[0] - 1, y[1] + 1] : y, [bottom, top]);
+export function layoutChart({ width, height, x, y, left = 40 }: ChartOptions): Chart {
+  const [top, right, bottom] = [22, width - 10, height - 40];
+  const xScale = scaleLinear(x, [left, right]);
+  const yScale = scaleLinear(y[0] === y[1] ? [y[0] - 1, y[1] + 1] : y, [bottom, top]);
   return {
-    x: across,
-    y: up,
-    xTicks: ticks(across, Math.max(3, Math.floor(width / 90))),
-    yTicks: ticks(up, Math.max(3, Math.floor(height / 56))),
+    x: xScale,
+    y: yScale,
+    xTicks: ticks(xScale, Math.max(3, Math.floor(width / 90))),
+    yTicks: ticks(yScale, Math.max(3, Math.floor(height / 56))),
     left,
     top,
     right,
@@ -52,14 +52,14 @@ export function curvePath(chart: Chart, xs: ArrayLike<number>, ys: ArrayLike<num
   return makeLine()(points) ?? '';
 }
 
-/** Gives the least and the largest number, a little apart. */
-export function span(...lists: ArrayLike<number>[]): [number, number] {
-  let [least, most] = [Infinity, -Infinity];
+/** Return the smallest and the largest number, with a margin. */
+export function extent(...lists: ArrayLike<number>[]): [number, number] {
+  let [min, max] = [Infinity, -Infinity];
   for (const list of lists)
     for (let i = 0; i < list.length; i++) {
-      least = Math.min(least, list[i]);
-      most = Math.max(most, list[i]);
+      min = Math.min(min, list[i]);
+      max = Math.max(max, list[i]);
     }
-  const rest = (most - least || 1) * 0.06;
-  return [least - rest, most + rest];
+  const margin = (max - min || 1) * 0.06;
+  return [min - margin, max + margin];
 }

@@ -1,11 +1,11 @@
-/** Colours: one ramp for weights, one for numbers of either sign, one colour for each head; all safe for the colourblind. */
+/** Colour-blind safe colours: a ramp for weights, a diverging ramp for signed numbers, a colour for each head. */
 
 export type Ramp = Uint8ClampedArray; // 256 colours of red, green, blue
 
 export interface Palette {
   dark: boolean;
-  weights: Ramp; // 0 is the paper, 1 the strongest
-  signed: Ramp; // the middle is the paper
+  weights: Ramp; // from the background to the strongest colour
+  signed: Ramp; // the background in the middle
   heads: string[];
 }
 
@@ -19,52 +19,52 @@ const SIGNED = {
   light: ['#8a3a00', '#e58a3c', '#fbfaf7', '#5a8ae8', '#0f3494'],
   dark: ['#ffc488', '#b8621c', '#1b1e24', '#3f6fd8', '#b9d0ff'],
 };
-// After Okabe and Ito, darker or lighter where a thin line would be lost on the paper.
+// After Okabe and Ito, darker or lighter where a thin line would not stand out from the background.
 const HEADS = {
   light: ['#0072b2', '#d55e00', '#008f68', '#b4559a', '#c08600', '#2f97d4', '#7a5bd0', '#77661a'],
   dark: ['#4db1ec', '#ff8f42', '#2fcb9e', '#e796c3', '#f3c04b', '#8fd3fa', '#b39cff', '#d3c25c'],
 };
 
 export function palette(dark: boolean): Palette {
-  const shade = dark ? 'dark' : 'light';
-  return { dark, weights: ramp(WEIGHTS[shade]), signed: ramp(SIGNED[shade]), heads: HEADS[shade] };
+  const theme = dark ? 'dark' : 'light';
+  return { dark, weights: ramp(WEIGHTS[theme]), signed: ramp(SIGNED[theme]), heads: HEADS[theme] };
 }
 
 export function headColour(colours: Palette, head: number): string {
   return colours.heads[head % colours.heads.length];
 }
 
-/** Gives the place on a ramp of a weight from 0 to 1; small weights are lifted so that they can be seen. */
-export function weightPlace(weight: number): number {
+/** Return the index on a ramp of a weight from 0 to 1; the square root makes small weights visible. */
+export function weightIndex(weight: number): number {
   return Math.round(255 * Math.sqrt(Math.min(1, Math.max(0, weight))));
 }
 
-/** Gives the place on a signed ramp of a number between -most and most. */
-export function signedPlace(value: number, most: number): number {
-  return Math.round(127.5 + 127.5 * Math.max(-1, Math.min(1, value / (most || 1))));
+/** Return the index on a diverging ramp of a number from -max to max. */
+export function signedIndex(value: number, max: number): number {
+  return Math.round(127.5 + 127.5 * Math.max(-1, Math.min(1, value / (max || 1))));
 }
 
-export function css(colours: Ramp, place: number): string {
-  return `rgb(${colours[3 * place]} ${colours[3 * place + 1]} ${colours[3 * place + 2]})`;
+export function css(colours: Ramp, index: number): string {
+  return `rgb(${colours[3 * index]} ${colours[3 * index + 1]} ${colours[3 * index + 2]})`;
 }
 
-/** Tells whether dark ink reads better than light ink on a colour. */
-export function wantsDarkInk(colours: Ramp, place: number): boolean {
-  const [r, g, b] = [0, 1, 2].map((i) => linear(colours[3 * place + i] / 255));
+/** Tell whether dark text is more legible than light text on a colour. */
+export function needsDarkText(colours: Ramp, index: number): boolean {
+  const [r, g, b] = [0, 1, 2].map((i) => linear(colours[3 * index + i] / 255));
   return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.22;
 }
 
-/** Blends colours evenly to the eye, in Oklab. */
+/** Interpolate colours in Oklab, so that steps look even. */
 export function ramp(stops: string[]): Ramp {
   const labs = stops.map((stop) => toLab(fromHex(stop)));
-  const made = new Uint8ClampedArray(256 * 3);
+  const colours = new Uint8ClampedArray(256 * 3);
   for (let i = 0; i < 256; i++) {
-    const place = (i / 255) * (labs.length - 1);
-    const left = Math.min(Math.floor(place), labs.length - 2);
-    const mixed = labs[left].map((value, j) => value + (place - left) * (labs[left + 1][j] - value)) as Lab;
-    made.set(fromLab(mixed), 3 * i);
+    const position = (i / 255) * (labs.length - 1);
+    const left = Math.min(Math.floor(position), labs.length - 2);
+    const mixed = labs[left].map((value, j) => value + (position - left) * (labs[left + 1][j] - value)) as Lab;
+    colours.set(fromLab(mixed), 3 * i);
   }
-  return made;
+  return colours;
 }
 
 function fromHex(hex: string): Lab {
@@ -75,7 +75,7 @@ function linear(c: number): number {
   return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
 }
 
-// Björn Ottosson, "A perceptual color space for image processing", 2020: the matrices of both ways.
+// Björn Ottosson, "A perceptual color space for image processing", 2020: conversion in both directions.
 function toLab(rgb: Lab): Lab {
   const [r, g, b] = rgb.map(linear);
   const l = Math.cbrt(0.4122214708 * r + 0.5363325363 * g + 0.0514459929 * b);

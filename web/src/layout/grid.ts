@@ -1,6 +1,6 @@
-/** All layers × heads as small maps. */
+/** The heatmaps of all layers × heads. */
 
-export interface TilePlace {
+export interface Tile {
   layer: number;
   head: number;
   x: number;
@@ -8,11 +8,11 @@ export interface TilePlace {
 }
 
 export interface Grid {
-  tiles: TilePlace[];
+  tiles: Tile[];
   tileWidth: number;
   tileHeight: number;
-  left: number; // room for the names of layers
-  top: number; // room for the names of heads
+  left: number; // margin for the layer numbers
+  top: number; // margin for the head numbers
   width: number;
   height: number;
 }
@@ -21,13 +21,13 @@ const GAP = 8;
 const LEFT = 34;
 const TOP = 26;
 
-/** Gives each map its place; long sentences get no larger tiles, only finer ones. */
-export function setGrid(layers: number, heads: number, queries: number, keys: number, width: number): Grid {
-  const room = (width - LEFT - GAP * (heads - 1)) / heads;
-  const tileWidth = Math.max(22, Math.min(170, Math.floor(room)));
-  const shape = Math.min(1.6, Math.max(0.5, queries / keys));
-  const tileHeight = Math.max(18, Math.round(tileWidth * shape));
-  const tiles: TilePlace[] = [];
+/** Place the tiles; their size does not depend on the length of the sentence. */
+export function layoutGrid(layers: number, heads: number, queries: number, keys: number, width: number): Grid {
+  const available = (width - LEFT - GAP * (heads - 1)) / heads;
+  const tileWidth = Math.max(22, Math.min(170, Math.floor(available)));
+  const aspect = Math.min(1.6, Math.max(0.5, queries / keys));
+  const tileHeight = Math.max(18, Math.round(tileWidth * aspect));
+  const tiles: Tile[] = [];
   for (let layer = 0; layer < layers; layer++)
     for (let head = 0; head < heads; head++)
       tiles.push({ layer, head, x: LEFT + head * (tileWidth + GAP), y: TOP + layer * (tileHeight + GAP) });

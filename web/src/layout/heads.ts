@@ -1,9 +1,9 @@
-/** The heads of one kind in the units that are shown. */
+/** The heads of one kind of attention, over words or tokens. */
 
-import type { Seen } from '../seen';
+import type { Run } from '../run';
 import type { KindName, Unit } from '../state';
 import type { Side } from '../trace';
-import { type Signs, labels } from './labels';
+import { type SpecialLabels, labels } from './labels';
 import { type Matrix, headMatrix, merge } from './matrix';
 
 export interface Sides {
@@ -11,35 +11,35 @@ export interface Sides {
   keys: Side;
 }
 
-/** Returns the tokens that name rows and columns; those of a decoder's rows are the ones that were written from them. */
-export function sidesOf(seen: Seen, kind: KindName): Sides {
-  const { source, read, target } = seen.view;
+/** Return what rows and columns are named by; a row of the decoder is named by the token it generates. */
+export function sidesOf(run: Run, kind: KindName): Sides {
+  const { source, read, target } = run.view;
   if (kind === 'encoder') return { queries: source, keys: source };
   return { queries: target, keys: kind === 'decoder' ? read : source };
 }
 
-export function sideLabels(seen: Seen, kind: KindName, unit: Unit, signs: Signs) {
-  const { queries, keys } = sidesOf(seen, kind);
-  return { queries: labels(queries, unit, signs), keys: labels(keys, unit, signs) };
+export function sideLabels(run: Run, kind: KindName, unit: Unit, special: SpecialLabels) {
+  const { queries, keys } = sidesOf(run, kind);
+  return { queries: labels(queries, unit, special), keys: labels(keys, unit, special) };
 }
 
-/** Gives the weights of one head, merged to words where words are shown; null where there is no such head. */
-export function headOf(seen: Seen, kind: KindName, layer: number, head: number, unit: Unit): Matrix | null {
-  const heads = seen.kinds[kind];
+/** Return the weights of one head, over words or tokens; null if there is no such head. */
+export function headWeights(run: Run, kind: KindName, layer: number, head: number, unit: Unit): Matrix | null {
+  const heads = run.kinds[kind];
   if (!heads || heads.entropy[layer]?.[head] === undefined || heads.entropy[layer][head] === null) return null;
-  const pieces = headMatrix(heads, layer, head);
-  if (unit === 'token') return pieces;
-  const { queries, keys } = sidesOf(seen, kind);
-  return merge(pieces, queries.words, keys.words);
+  const tokens = headMatrix(heads, layer, head);
+  if (unit === 'token') return tokens;
+  const { queries, keys } = sidesOf(run, kind);
+  return merge(tokens, queries.words, keys.words);
 }
 
-/** Gives all heads of a layer that are switched on. */
-export function headsOn(seen: Seen, kind: KindName, layer: number, off: number[], unit: Unit): Map<number, Matrix> {
-  const found = new Map<number, Matrix>();
-  const heads = seen.kinds[kind];
+/** Return the weights of all heads of a layer that are not switched off. */
+export function visibleHeads(run: Run, kind: KindName, layer: number, off: number[], unit: Unit): Map<number, Matrix> {
+  const visible = new Map<number, Matrix>();
+  const heads = run.kinds[kind];
   for (let head = 0; head < (heads?.nHeads ?? 0); head++) {
-    const weights = off.includes(head) ? null : headOf(seen, kind, layer, head, unit);
-    if (weights) found.set(head, weights);
+    const weights = off.includes(head) ? null : headWeights(run, kind, layer, head, unit);
+    if (weights) visible.set(head, weights);
   }
-  return found;
+  return visible;
 }

@@ -1,40 +1,42 @@
-/** Pieces and words as they are shown. */
+/** Labels of words and tokens, and numbers as text. */
 
 import type { Side } from '../trace';
 import type { Unit } from '../state';
 
-export interface Signs {
+export interface SpecialLabels {
   start: string;
   end: string;
 }
 
-/** Gives one label for each word or each piece of a side. */
-export function labels(side: Side, unit: Unit, signs: Signs): string[] {
-  return unit === 'word' ? side.words.map((word) => named(word.text, signs)) : side.pieces.map((p) => named(p, signs));
+/** Return one label for each word or token of a side. */
+export function labels(side: Side, unit: Unit, special: SpecialLabels): string[] {
+  return unit === 'word'
+    ? side.words.map((word) => tokenLabel(word.text, special))
+    : side.pieces.map((token) => tokenLabel(token, special));
 }
 
-/** Says the signs for start and end in words, and leaves all else as it is. */
-export function named(piece: string, signs: Signs): string {
-  if (piece === '<s>') return signs.start;
-  if (piece === '</s>') return signs.end;
-  return piece;
+/** Replace the special tokens of start and end by their labels. */
+export function tokenLabel(token: string, special: SpecialLabels): string {
+  if (token === '<s>') return special.start;
+  if (token === '</s>') return special.end;
+  return token;
 }
 
-export function isSign(piece: string): boolean {
-  return piece === '<s>' || piece === '</s>';
+export function isSpecial(token: string): boolean {
+  return token === '<s>' || token === '</s>';
 }
 
-/** Gives the words of what was said, without the end of the sentence, which is no word. */
-export function spokenWords(target: Side) {
-  return target.words.filter((word) => !isSign(word.text));
+/** Return the words of the output, without special tokens. */
+export function outputWords(target: Side) {
+  return target.words.filter((word) => !isSpecial(word.text));
 }
 
-/** A number with so many decimals, for columns of them. */
+/** A number with a fixed number of decimals, for tables. */
 export function fixed(value: number, digits: number): string {
   return value.toFixed(digits).replace('-', '−');
 }
 
-/** A number in a few digits, with a true minus sign. */
+/** A number with few digits and a proper minus sign. */
 export function short(value: number | null | undefined, digits = 3): string {
   if (value === null || value === undefined || Number.isNaN(value)) return '–';
   const size = Math.abs(value);
@@ -47,9 +49,9 @@ function decimals(size: number, digits: number): number {
   return size >= 100 ? Math.max(0, digits - 2) : size >= 10 ? Math.max(0, digits - 1) : digits;
 }
 
-/** A probability from its logarithm, as per cent. */
+/** A probability in per cent, from its logarithm. */
 export function percent(logProb: number | null): string {
   if (logProb === null) return '–';
-  const share = 100 * Math.exp(logProb);
-  return share < 1 ? '< 1 %' : `${Math.round(share)} %`;
+  const probability = 100 * Math.exp(logProb);
+  return probability < 1 ? '< 1 %' : `${Math.round(probability)} %`;
 }

@@ -1,28 +1,28 @@
-/** The codes of positions, put in the order in which they are shown. */
+/** Position encodings in the order in which they are drawn. */
 
 import { type Matrix, matrix } from './matrix';
 
-/** Gives for each column the feature that stands there: as they are, or all sines before all cosines. */
+/** Return the dimension in each column: in order, or all sines before all cosines. */
 export function columnOrder(width: number, order: 'interleaved' | 'halves'): number[] {
   const all = Array.from({ length: width }, (_, i) => i);
   return order === 'interleaved' ? all : [...all.filter((i) => i % 2 === 0), ...all.filter((i) => i % 2 === 1)];
 }
 
 export function reorder(codes: number[][], columns: number[]): Matrix {
-  const made = matrix(codes.length, columns.length);
-  codes.forEach((code, i) => columns.forEach((column, j) => (made.values[i * columns.length + j] = code[column])));
-  return made;
+  const result = matrix(codes.length, columns.length);
+  codes.forEach((code, i) => columns.forEach((column, j) => (result.values[i * columns.length + j] = code[column])));
+  return result;
 }
 
-/** Joins words and codes: their sum, or both side by side. */
-export function join(words: number[][], codes: number[][], how: 'add' | 'concat'): number[][] {
-  const count = Math.min(words.length, codes.length);
+/** Combine embeddings and encodings by addition or by concatenation. */
+export function join(embeddings: number[][], codes: number[][], mode: 'add' | 'concat'): number[][] {
+  const count = Math.min(embeddings.length, codes.length);
   return Array.from({ length: count }, (_, i) =>
-    how === 'add' ? words[i].map((value, j) => value + codes[i][j]) : [...words[i], ...codes[i]],
+    mode === 'add' ? embeddings[i].map((value, j) => value + codes[i][j]) : [...embeddings[i], ...codes[i]],
   );
 }
 
-/** Names a place: one number in a sentence, several on a grid. */
-export function placeName(place: number[]): string {
-  return place.join(', ');
+/** Return the label of a position: one number in a sentence, several on a grid. */
+export function positionLabel(position: number[]): string {
+  return position.join(', ');
 }

@@ -1,4 +1,4 @@
-/** One layer step by step: which stages there are, and what each of them shows. */
+/** One encoder layer step by step: the groups of its stages, and their texts. */
 
 import type { Key } from '../i18n';
 import type { Stage, Walk } from '../trace';
@@ -20,17 +20,17 @@ export function groupOf(stage: string): Group {
   return GROUPS[stage] ?? 'attention';
 }
 
-/** Names the text of a stage, which depends on where the model normalises and whether it adds positions. */
-export function stageText(walk: Walk, stage: Stage): Key {
-  const nothing = stage.values.every((row) => row.every((value) => value === 0));
-  if (stage.name === 'position' && nothing) return 'stage.position.none';
-  if (stage.name === 'normed' && !walk.norm_first) return 'stage.normed.after';
-  if (walk.norm_first && ['attention_out', 'feed_forward_in', 'output'].includes(stage.name))
+/** Return the key of a stage's text, which depends on pre- or post-norm and on whether positions are added. */
+export function stageText(steps: Walk, stage: Stage): Key {
+  const allZero = stage.values.every((row) => row.every((value) => value === 0));
+  if (stage.name === 'position' && allZero) return 'stage.position.none';
+  if (stage.name === 'normed' && !steps.norm_first) return 'stage.normed.after';
+  if (steps.norm_first && ['attention_out', 'feed_forward_in', 'output'].includes(stage.name))
     return `stage.${stage.name}.first` as Key;
   return `stage.${stage.name}.text` as Key;
 }
 
-/** Tells whether the columns of a stage are words that are looked at, and not features. */
+/** Tell whether the columns of a stage are keys, and not dimensions. */
 export function overKeys(stage: Stage): boolean {
   return stage.name === 'scores' || stage.name === 'weights';
 }

@@ -1,15 +1,15 @@
-/** The runs of a study, summed up by variant: means over seeds with their spread, sorted, and as curves. */
+/** The variants of a study: means and standard deviations over seeds, sorting, and learning curves. */
 
 import type { Column } from '../state';
 import type { Judged, Study, StudyRun } from '../trace';
 
 export interface Mean {
   mean: number;
-  spread: number; // standard deviation over the seeds; 0 for one
+  std: number; // sample standard deviation; 0 for one value
   n: number;
 }
 
-export interface Line {
+export interface Variant {
   variant: string;
   part: string;
   changes: string[];
@@ -17,9 +17,9 @@ export interface Line {
   speed: Mean | null;
   perplexity: Mean | null;
   bleu: Mean | null;
-  gain: number | null; // of BLEU, against the baseline
+  gain: number | null; // difference in BLEU from the baseline
   errors: string[];
-  curve: Judged[]; // mean over the seeds that came so far
+  curve: Judged[]; // mean over the seeds that got there
 }
 
 export function meanOf(values: (number | null)[]): Mean | null {
@@ -27,36 +27,37 @@ export function meanOf(values: (number | null)[]): Mean | null {
   if (!known.length) return null;
   const mean = known.reduce((sum, value) => sum + value, 0) / known.length;
   const squares = known.reduce((sum, value) => sum + (value - mean) ** 2, 0);
-  return { mean, spread: known.length > 1 ? Math.sqrt(squares / (known.length - 1)) : 0, n: known.length };
+  return { mean, std: known.length > 1 ? Math.sqrt(squares / (known.length - 1)) : 0, n: known.length };
 }
 
-/** Gives one line for each variant, in the study's order; the first is the baseline. */
-export function linesOf(study: Study): Line[] {
-  const variants = new Map<string, StudyRun[]>();
-  for (const run of study.runs) variants.set(run.variant, [...(variants.get(run.variant) ?? []), run]);
-  const lines = [...variants.values()].map(lineOf);
-  const base = lines[0]?.bleu;
-  return lines.map((line, i) => ({ ...line, gain: i && base && line.bleu ? line.bleu.mean - base.mean : null }));
+/** Group runs by variant, in the study's order; the first is the baseline. */
+export function variantsOf(study: Study): Variant[] {
+  const runs = new Map<string, StudyRun[]>();
+  for (const run of study.runs) runs.set(run.variant, [...(runs.get(run.variant) ?? []), run]);
+  const variants = [...runs.values()].map(variantOf);
+  const baseline = variants[0]?.bleu;
+  const gain = ({ bleu }: Variant, i: number) => (i && baseline && bleu ? bleu.mean - baseline.mean : null);
+  return variants.map((variant, i) => ({ ...variant, gain: gain(variant, i) }));
 }
 
-function lineOf(runs: StudyRun[]): Line {
-  const good = runs.filter((run) => run.error === null);
+function variantOf(runs: StudyRun[]): Variant {
+  const successful = runs.filter((run) => run.error === null);
   const { variant, part, changes } = runs[0];
   return {
     variant,
     part,
     changes,
-    parameters: good[0]?.parameters ?? null,
-    speed: meanOf(good.map((run) => run.tokens_per_second)),
-    perplexity: meanOf(good.map((run) => run.perplexity)),
-    bleu: meanOf(good.map((run) => run.bleu)),
+    parameters: successful[0]?.parameters ?? null,
+    speed: meanOf(successful.map((run) => run.tokens_per_second)),
+    perplexity: meanOf(successful.map((run) => run.perplexity)),
+    bleu: meanOf(successful.map((run) => run.bleu)),
     gain: null,
     errors: runs.filter((run) => run.error !== null).map((run) => `${run.seed}: ${run.error}`),
-    curve: meanCurve(good.map((run) => run.curve)),
+    curve: meanCurve(successful.map((run) => run.curve)),
   };
 }
 
-/** Gives the mean of several curves at each step that any of them has. */
+/** Return the mean of several curves at each step that any of them has. */
 export function meanCurve(curves: Judged[][]): Judged[] {
   const steps = [...new Set(curves.flat().map((each) => each.step))].sort((a, b) => a - b);
   return steps.map((step) => {
@@ -66,17 +67,17 @@ export function meanCurve(curves: Judged[][]): Judged[] {
   });
 }
 
-/** Sorts by a column; what has no number there comes last, either way. */
-export function sorted(lines: Line[], by: Column, rising: boolean): Line[] {
-  const value = (line: Line): number | string | null => {
-    const found = line[by];
-    return found !== null && typeof found === 'object' ? found.mean : found;
+/** Sort by a column; variants without a value come last in either order. */
+export function sortVariants(variants: Variant[], by: Column, ascending: boolean): Variant[] {
+  const value = (variant: Variant): number | string | null => {
+    const cell = variant[by];
+    return cell !== null && typeof cell === 'object' ? cell.mean : cell;
   };
-  const order = (a: Line, b: Line) => {
+  const order = (a: Variant, b: Variant) => {
     const [x, y] = [value(a), value(b)];
     if (x === null || y === null) return Number(x === null) - Number(y === null);
-    const less = typeof x === 'string' ? x.localeCompare(String(y)) : x - Number(y);
-    return rising ? less : -less;
+    const difference = typeof x === 'string' ? x.localeCompare(String(y)) : x - Number(y);
+    return ascending ? difference : -difference;
   };
-  return [...lines].sort(order);
+  return [...variants].sort(order);
 }

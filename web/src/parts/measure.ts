@@ -1,8 +1,8 @@
-/** The page's letters, and how wide a text is in them. */
+/** The page's font, and the width of a text in it. */
 
 import type { Measure } from '../layout/sentence';
 
-/** The page's letters: those of the system, Chinese ones among them; nothing is loaded. */
+/** System fonts, also for Chinese: nothing is loaded. */
 export const FAMILY = [
   "'Inter', system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', 'Noto Sans', 'PingFang SC', 'Hiragino Sans GB'",
   "'Microsoft YaHei', 'Noto Sans CJK SC', 'Noto Sans SC', 'WenQuanYi Micro Hei', sans-serif",

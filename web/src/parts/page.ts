@@ -1,12 +1,12 @@
-/** What every part of the page may ask: the reader's language and colours. */
+/** The context of every component: the reader's language and colours. */
 
 import { getContext, setContext } from 'svelte';
-import type { Language, Say } from '../i18n';
+import type { Language, TextFunction } from '../i18n';
 import type { Palette } from '../layout/colour';
 
 export interface Page {
   readonly language: Language;
-  readonly say: Say;
+  readonly t: TextFunction;
   readonly colours: Palette;
 }
 

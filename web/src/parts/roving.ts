@@ -1,4 +1,4 @@
-/** One tab stop for a grid of buttons; the arrow keys move inside it. */
+/** Roving tabindex: one tab stop for a grid of buttons, arrow keys move inside it. */
 
 const STEPS: Record<string, [number, number]> = {
   ArrowLeft: [-1, 0],
@@ -7,44 +7,44 @@ const STEPS: Record<string, [number, number]> = {
   ArrowDown: [0, 1],
 };
 
-/** Gives where an arrow key leads in a grid of so many columns. */
-export function nextPlace(key: string, place: number, count: number, columns: number): number {
+/** Return the index an arrow key leads to in a grid with this many columns. */
+export function nextIndex(key: string, index: number, count: number, columns: number): number {
   if (key === 'Home') return 0;
   if (key === 'End') return count - 1;
   const step = STEPS[key];
-  if (!step) return place;
-  const next = place + step[0] + step[1] * columns;
-  return next < 0 || next >= count ? place : next;
+  if (!step) return index;
+  const next = index + step[0] + step[1] * columns;
+  return next < 0 || next >= count ? index : next;
 }
 
-/** Lets the arrow keys move the focus among the children that can take it. */
+/** Attach to a grid: arrow keys move the focus among its [data-cell] elements. */
 export function roving(columns: () => number) {
   return (grid: Element) => {
     const cells = () => [...grid.querySelectorAll<HTMLElement | SVGElement>('[data-cell]')];
-    const settle = () => {
+    const setTabStop = () => {
       const all = cells();
       const one = all.find((cell) => cell.tabIndex === 0) ?? all[0];
       for (const cell of all) cell.tabIndex = cell === one ? 0 : -1;
     };
-    const move = (event: Event) => {
+    const onKey = (event: Event) => {
       const { key } = event as KeyboardEvent;
       if (!(key in STEPS) && key !== 'Home' && key !== 'End') return;
       const all = cells();
-      const place = all.indexOf(event.target as HTMLElement);
-      if (place < 0) return;
+      const index = all.indexOf(event.target as HTMLElement);
+      if (index < 0) return;
       event.preventDefault();
-      const next = nextPlace(key, place, all.length, columns());
-      all[place].tabIndex = -1;
+      const next = nextIndex(key, index, all.length, columns());
+      all[index].tabIndex = -1;
       all[next].tabIndex = 0;
       all[next].focus();
     };
-    const watcher = new MutationObserver(settle);
-    watcher.observe(grid, { childList: true, subtree: true });
-    grid.addEventListener('keydown', move);
-    settle();
+    const observer = new MutationObserver(setTabStop);
+    observer.observe(grid, { childList: true, subtree: true });
+    grid.addEventListener('keydown', onKey);
+    setTabStop();
     return () => {
-      watcher.disconnect();
-      grid.removeEventListener('keydown', move);
+      observer.disconnect();
+      grid.removeEventListener('keydown', onKey);
     };
   };
 }

@@ -10,7 +10,7 @@ const read = (name: string) => readFileSync(new URL(name, folder), 'utf8');
 const imports = (name: string) => [...read(name).matchAll(/from '([^']+)'/g)].map((match) => match[1]);
 
 describe('every file', () => {
-  it.each(files)('%s says what lives there and stays small', (name) => {
+  it.each(files)('%s begins with a description and stays small', (name) => {
     const text = read(name);
     expect(text).toMatch(name.endsWith('.svelte') ? /^<!-- .+ -->\n/ : /^\/[/*]+ .+/);
     expect(text.split('\n').length).toBeLessThanOrEqual(
@@ -20,16 +20,16 @@ describe('every file', () => {
 });
 
 describe('layouts', () => {
-  it.each(files.filter((name) => name.startsWith('layout')))('%s computes, and touches no page', (name) => {
+  it.each(files.filter((name) => name.startsWith('layout')))('%s computes, and does not touch the page', (name) => {
     expect(read(name)).not.toMatch(/\b(document|window|fetch|HTMLElement)\b/);
-    for (const from of imports(name)) expect(from).toMatch(/^(\.\/|\.\.\/(trace|state|seen|wrote|i18n)$|d3-)/);
+    for (const from of imports(name)) expect(from).toMatch(/^(\.\/|\.\.\/(trace|state|run|generation|i18n)$|d3-)/);
   });
 });
 
 describe('views', () => {
-  it.each(files.filter((name) => name.startsWith('views')))('%s draws, and asks nobody', (name) => {
+  it.each(files.filter((name) => name.startsWith('views')))('%s draws, and does not fetch', (name) => {
     expect(read(name)).not.toMatch(/\bfetch\(|querySelector|getElementById|setInterval/);
-    for (const from of imports(name)) expect(from).not.toMatch(/api$|saved$|asking/);
+    for (const from of imports(name)) expect(from).not.toMatch(/api$|saved$|requests/);
   });
 });
 
@@ -40,7 +40,7 @@ describe('only api.ts', () => {
 });
 
 describe('a saved page', () => {
-  it('holds data that cannot end their own element', () => {
+  it('holds data that cannot close their own element', () => {
     const saved = { views: [], heads: [{ kind: '</script><!--' }] } as never;
     const page = toHtml(`<head>${MARK}</head>`, saved, 'text="a"&view=beam');
     expect(page.match(/<\/script>/g)).toHaveLength(1);

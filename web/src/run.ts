@@ -1,9 +1,9 @@
-/** A run as the layouts take it: what the server told, its weights unpacked. */
+/** A run as the layouts use it: the server's view, with its attention weights unpacked. */
 
 import type { Kind, View } from './trace';
 import type { KindName } from './state';
 
-/** All heads of one kind; byte b stands for the weight (b / 255)². */
+/** All heads of one kind of attention; byte b encodes the weight (b / 255)². */
 export interface Heads {
   kind: KindName;
   nLayers: number;
@@ -11,19 +11,18 @@ export interface Heads {
   nQueries: number;
   nKeys: number;
   bytes: Uint8Array; // [layer][head][query][key]
-  entropy: (number | null)[][]; // [layer][head]
+  entropy: (number | null)[][]; // [layer][head], normalised; null: no such head
 }
 
-export interface Seen {
+export interface Run {
   view: View;
   kinds: Partial<Record<KindName, Heads>>;
 }
 
-/** The weight that each byte stands for. */
+/** The weight that each byte encodes. */
 export const WEIGHT = Float32Array.from({ length: 256 }, (_, byte) => (byte / 255) ** 2);
 
-/** Unpacks all weights of a run. */
-export async function see(view: View): Promise<Seen> {
+export async function unpackRun(view: View): Promise<Run> {
   const heads = await Promise.all(view.kinds.map(unpackKind));
   return { view, kinds: Object.fromEntries(heads.map((each) => [each.kind, each])) };
 }
@@ -44,13 +43,13 @@ async function unpackKind(kind: Kind): Promise<Heads> {
 }
 
 function fromBase64(text: string): Uint8Array<ArrayBuffer> {
-  const letters = atob(text);
-  const bytes = new Uint8Array(letters.length);
-  for (let i = 0; i < letters.length; i++) bytes[i] = letters.charCodeAt(i);
+  const characters = atob(text);
+  const bytes = new Uint8Array(characters.length);
+  for (let i = 0; i < characters.length; i++) bytes[i] = characters.charCodeAt(i);
   return bytes;
 }
 
-async function inflate(packed: Uint8Array<ArrayBuffer>): Promise<Uint8Array> {
-  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('deflate-raw'));
+async function inflate(compressed: Uint8Array<ArrayBuffer>): Promise<Uint8Array> {
+  const stream = new Blob([compressed]).stream().pipeThrough(new DecompressionStream('deflate-raw'));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }

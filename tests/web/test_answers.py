@@ -40,7 +40,7 @@ def test_a_question_word_shows_its_attention(visit, expected, picture):
     page, rows = visit("view=answers&" + urlencode(REQUEST)), attention(expected)
     page.locator("p.question button").nth(1).hover()
     best = expected["context"][int(rows[1].argmax())]["text"]
-    expect(page.locator("main [aria-live]").first).to_contain_text(f"attends to {best} {round(100 * rows[1].max())} %")
+    expect(page.locator("main [aria-live]").first).to_contain_text(f"attends to: {best} {round(100 * rows[1].max())} %")
     drawn = [float(word.get_attribute("data-weight")) for word in page.locator("[data-word]").all()]
     assert drawn == pytest.approx(rows[1].tolist(), abs=2e-4)
     picture(page, "answers-word")

@@ -29,7 +29,7 @@ def test_a_word_shows_its_attention(visit, xian, picture):
         page.locator("g.target").nth(number).hover()
         expect(page.locator(".curves path")).to_have_count(int((row >= 0.02).sum()))
         strongest = page.locator("g.source text").nth(int(row.argmax())).text_content()
-        best = f"attends to {strongest} {round(100 * row.max())} %"
+        best = f"attends to: {strongest} {round(100 * row.max())} %"
         expect(page.locator("[data-picture=translation] [aria-live]")).to_contain_text(best)
         drawn = [float(each.get_attribute("data-weight")) for each in page.locator("g.source").all()]
         assert drawn == pytest.approx(row.tolist(), abs=2e-4)

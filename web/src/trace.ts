@@ -327,7 +327,7 @@ export interface Written {
 export interface Law {
   /** unique, bounded, deterministic, even_steps, distance_only, symmetric, circles or shift */
   name: string;
-  /** of the specification, such as S6.1 */
+  /** number in the specification */
   tag: string;
   value: number | null;
   holds: boolean | null;

@@ -109,7 +109,7 @@ class Law:
     """One law of a position scheme, measured; null where there is nothing to measure."""
 
     name: str  # unique, bounded, deterministic, even_steps, distance_only, symmetric, circles or shift
-    tag: str  # of the specification, such as S6.1
+    tag: str  # number in the specification
     value: float | None
     holds: bool | None
 

@@ -47,7 +47,7 @@ export const en = {
   heads: 'Heads',
   'heads.all': 'All',
   'heads.layer': 'Layer {n}',
-  attends: '“{word}” attends to {list}',
+  attends: '“{word}” attends to: {list}',
   'attends.weight': '{word} {weight} %',
   heatmap: 'heatmap',
   scale: 'Colour scale',

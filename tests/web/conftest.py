@@ -157,7 +157,7 @@ def picture():
     return lambda page, name: page.screenshot(path=PICTURES / f"{name}.png", full_page=True)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def xian(api) -> dict:
-    """The trace of the page's example."""
+    """The trace of the page's example, a new one for each test: the server keeps only the latest traces."""
     return api.post("/trace", json={"text": "介绍一下西安", "beam": 5}).json()

@@ -4,7 +4,16 @@ from dataclasses import FrozenInstanceError, dataclass, fields
 
 import pytest
 
-from regard.config import HeadsSettings, PartSettings, choose, parse_settings, read_toml, unknown
+from regard.config import (
+    HeadsSettings,
+    PartSettings,
+    Settings,
+    choose,
+    parse_override,
+    parse_settings,
+    read_toml,
+    unknown,
+)
 
 
 @dataclass(frozen=True)
@@ -69,8 +78,8 @@ BAD_SETTINGS = [
     (HeadsSettings, {"d_query": False}, r"d_query must be int \| None, got False"),
     (HeadsSettings, {"bias": 1}, "bias must be bool, got 1"),
     (HeadsSettings, {"attention": "dot"}, "attention must be a table of settings, got 'dot'"),
-    (HeadsSettings, {"attention": {"dropout": 0.1}}, "attention.name must say which part to use, got None"),
-    (HeadsSettings, {"attention": {"name": 3}}, "attention.name must say which part to use, got 3"),
+    (HeadsSettings, {"attention": {"dropout": 0.1}}, "attention.name must name a part, got None"),
+    (HeadsSettings, {"attention": {"name": 3}}, "attention.name must name a part, got 3"),
     (Outer, {"inner": {"rate": "fast"}}, "inner.rate must be float, got 'fast'"),
     (Outer, {"inner": {"rate": True}}, "inner.rate must be float, got True"),
     (Outer, {"name": 5}, "name must be str, got 5"),
@@ -84,13 +93,34 @@ def test_unknown_keys_and_mistyped_values_are_refused(cls, given, said):
 
 
 @pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("data.form=texts", "unknown data.form 'texts': did you mean 'text'\\? valid are pairs, text, documents"),
+        ("text.kind=unigrm", "unknown text.kind 'unigrm': did you mean 'unigram'\\? valid are unigram, bpe, "),
+        ("model.family=rnn", "unknown model.family 'rnn': valid are transformer, recurrent, decoder"),
+        ("model.norm_place=befor", "unknown model.norm_place 'befor': did you mean 'before'"),
+        ("model.tie=some", "unknown model.tie 'some': .*valid are all, target, none"),
+        ("decode.method=greed", "unknown decode.method 'greed': did you mean 'greedy'"),
+        ("train.schedule=cosin", "unknown train.schedule 'cosin': did you mean 'cosine'"),
+        ("train.vectors=skipgram", "unknown train.vectors 'skipgram': did you mean 'skip_gram'"),
+        ("train.stop_on=blue", "unknown train.stop_on 'blue': did you mean 'bleu'"),
+        ("train.precision=float8", "unknown train.precision 'float8'"),
+        ("train.precision=16", "unknown train.precision '16': valid are auto, float32, bfloat16"),
+    ],
+)
+def test_a_setting_with_fixed_values_refuses_others(setting, said):
+    with pytest.raises(ValueError, match=said):
+        parse_settings(Settings, parse_override(setting))
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
         ("n_heads = ", "Invalid value"),
         ("n_heads = 4\nn_heads = 5", "Cannot overwrite a value"),
         ("n_head = 4", "unknown setting 'n_head': did you mean 'n_heads'"),
         ("n_heads = 4.5", "n_heads must be int, got 4.5"),
-        ("[attention]\ndropout = 0.1", "attention.name must say which part to use, got None"),
+        ("[attention]\ndropout = 0.1", "attention.name must name a part, got None"),
     ],
 )
 def test_a_mistake_in_a_file_names_the_file(tmp_path, text, said):

@@ -1,4 +1,4 @@
-"""Settings: frozen dataclasses that hold every default once, read from TOML."""
+"""Settings: frozen dataclasses that hold every default once, presets, TOML."""
 
 import tomllib
 from collections.abc import Mapping
@@ -6,14 +6,14 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from types import GenericAlias
-from typing import Any, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class PartSettings:
-    """One exchangeable part: its key in a table, and the keyword arguments that differ from its own defaults."""
+    """One exchangeable part: its name in a table, and the keyword arguments that differ from its defaults."""
 
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -21,7 +21,7 @@ class PartSettings:
 
 @dataclass(frozen=True)
 class HeadsSettings:
-    """One multi-head attention layer; inputs are `d_model` wide unless a width of their own is given."""
+    """One multi-head attention layer; inputs are `d_model` wide unless given a width."""
 
     d_model: int = 512
     n_heads: int = 8
@@ -35,22 +35,21 @@ class HeadsSettings:
 
 @dataclass(frozen=True)
 class DataSettings:
-    """Where the text lies; each source is a file, two aligned files joined by a comma, or `-`."""
+    """The training text; each source is a file, two aligned files joined by a comma, or `-` for standard input."""
 
-    form: str = "pairs"  # of sentences; or "text", which runs on, or "documents", one on each line
-    columns: tuple[int, ...] = ()  # that make up a document, counted from 1; all of a line where none are given
+    form: Literal["pairs", "text", "documents"] = "pairs"  # sentence pairs, running text, or one document a line
+    columns: tuple[int, ...] = ()  # TSV columns that make up a document, counted from 1; all if empty
     train: tuple[str, ...] = ()
-    # How often an epoch sees each pair of a training source, such as 2.5; once where none are given. A pair that stands
-    # in several sources belongs to the first.
+    # How often an epoch sees each pair of a training source, such as 2.5; once if empty. A pair that occurs in several
+    # sources belongs to the first.
     weights: tuple[float, ...] = ()
-    tags: tuple[str, ...] = ()  # of text.symbols, one set before each source sentence of a training source; "" is none
+    tags: tuple[str, ...] = ()  # one of text.symbols for each training source, put before its source sentences; or ""
     valid: tuple[str, ...] = ()
     test: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()  # files whose sentences stay out of training on either side, besides valid and test
-    # Pairs or documents split off where no validation text is given, a tenth of them at most; of a running text it is
-    # the last tenth.
+    exclude: tuple[str, ...] = ()  # files whose sentences are kept out of training, in addition to valid and test
+    # Pairs or documents split off if there is no validation text, at most a tenth; of running text, the last tenth.
     valid_size: int = 1000
-    reverse: bool = False  # each source's second language is translated into its first
+    reverse: bool = False  # translate from each source's second language into its first
     src_lang: str = "src"
     tgt_lang: str = "tgt"
 
@@ -59,35 +58,37 @@ class DataSettings:
 class TextSettings:
     """How strings become ids."""
 
-    tokenizer: str | None = None  # a model's folder whose pieces are used; learned from the text where none is named
-    kind: str = "unigram"  # or "bpe", or "characters", which keep white space as it is
+    tokenizer: str | None = None  # the folder of a model whose tokenizer is reused; None trains one on the text
+    kind: Literal["unigram", "bpe", "characters"] = "unigram"  # characters keep white space as it is
     vocab_size: int = 8000
     joint: bool = True  # one vocabulary for both sides
     byte_fallback: bool = True
-    character_coverage: float | None = None  # by the script of the text where none is given
-    symbols: tuple[str, ...] = ()  # pieces that are never split, such as "<bt>"
-    sampling: float = 0.0  # chance-based segmentation in training: unigram sampling's alpha or BPE's dropout
-    variants: int = 8  # segmentations of each side that are stored where there is sampling
-    max_len: int = 256  # pieces of a side; longer pairs are left out of training, a running text is cut
-    max_ratio: float = 4.0  # of the sides' lengths in pieces; pairs beyond it are counted as outliers and left out
+    character_coverage: float | None = None  # None chooses by the script of the text
+    symbols: tuple[str, ...] = ()  # tokens that are never split, such as "<bt>"
+    sampling: float = 0.0  # subword regularisation in training: alpha of unigram sampling, or BPE dropout
+    variants: int = 8  # segmentations stored for each side if sampling > 0
+    max_len: int = 256  # tokens a side; longer pairs are left out of training, running text is cut
+    max_ratio: float = 4.0  # of the sides' lengths in tokens; pairs beyond it are left out as outliers
 
 
 @dataclass(frozen=True)
 class ModelSettings:
     """A sequence-to-sequence model: its family, its sizes and its exchangeable parts."""
 
-    family: str = "transformer"  # or "recurrent", or "decoder", which reads nothing but what it wrote
-    n_encoder_layers: int = 6  # a decoder has none
+    family: Literal["transformer", "recurrent", "decoder"] = "transformer"  # "decoder": a decoder-only language model
+    n_encoder_layers: int = 6  # 0 for a decoder
     n_decoder_layers: int = 6
     d_model: int = 512
     n_heads: int = 8
     d_ff: int = 2048
     activation: str = "relu"
     norm: str = "layer"
-    norm_place: str = "after"  # the residual sum, as in the paper, or "before" each sub-layer
+    norm_place: Literal["after", "before"] = (
+        "after"  # the residual sum (post-norm), or before each sub-layer (pre-norm)
+    )
     dropout: float = 0.1
-    d_embedding: int | None = None  # width of the codes from which token vectors are made, where tables are factored
-    tie: str = "all"  # source, target and output share one table; or "target" and output do, or "none"
+    d_embedding: int | None = None  # width of a factorised embedding
+    tie: Literal["all", "target", "none"] = "all"  # source, target and output share one table; or target and output do
     attention: PartSettings = PartSettings("scaled_dot")
     position: PartSettings = PartSettings("sinusoidal")
 
@@ -96,48 +97,48 @@ class ModelSettings:
 class DecodeSettings:
     """How the next token is chosen."""
 
-    method: str = "beam"  # or "greedy" or "sample"
+    method: Literal["beam", "greedy", "sample"] = "beam"
     beam: int = 5
     n_best: int = 1
-    length_penalty: float = 1.0  # hypotheses compare by log-probability / length ** this
-    max_ratio: float = 2.0  # a target has at most this many times the source's pieces …
-    max_extra: int = 20  # … and so many more; of a decoder's text, the pieces after the prompt
+    length_penalty: float = 1.0  # hypotheses are ranked by log-probability / length ** length_penalty
+    max_ratio: float = 2.0  # a target has at most max_ratio times the source's tokens …
+    max_extra: int = 20  # … plus max_extra; a decoder writes at most max_extra tokens after the prompt
     temperature: float = 1.0
     top_k: int | None = None
     top_p: float | None = None
     seed: int = 0
-    batch_tokens: int = 4096  # source pieces in a batch, padding included
+    batch_tokens: int = 4096  # source tokens in a batch, padding included
 
 
 @dataclass(frozen=True)
 class TrainSettings:
-    """How a model learns."""
+    """How a model is trained."""
 
-    batch_tokens: int = 4096  # target slots in one process's batch, padding included
+    batch_tokens: int = 4096  # target tokens in one process's batch, padding included
     accumulate: int = 1  # batches in one step
     max_epochs: int | None = 30
     max_steps: int | None = None
     max_minutes: float | None = None
     lr: float = 1e-3
-    schedule: str = "inverse_sqrt"  # or "cosine", which needs max_steps, or "constant"
+    schedule: Literal["inverse_sqrt", "cosine", "constant"] = "inverse_sqrt"  # cosine needs max_steps or max_minutes
     warmup: int = 1000
     betas: tuple[float, float] = (0.9, 0.98)
     weight_decay: float = 0.01
     clip: float | None = 1.0
     label_smoothing: float = 0.1
-    r_drop: float = 0.0  # weight of the disagreement of two passes with different dropout, such as 5; doubles the work
-    init: str | None = None  # the model that learns on: a bundled one's name or a folder, as --init says
-    vectors: str = "random"  # or "skip_gram" or "cbow": tables start from vectors learned on the same text
-    ema: float | None = None  # weight of the past in a running mean of the parameters, such as 0.999
-    average: int = 1  # last checkpoints whose mean is the final model, besides the best one
+    r_drop: float = 0.0  # weight of the R-Drop divergence of two forward passes, such as 5; doubles the work
+    init: str | None = None  # the model to fine-tune: a bundled one's name or a folder, set by --init
+    vectors: Literal["random", "skip_gram", "cbow"] = "random"  # initial embeddings; word2vec trains on the same text
+    ema: float | None = None  # decay of an exponential moving average of the parameters, such as 0.999
+    average: int = 1  # the mean of so many last checkpoints competes with the best model
     valid_every: int = 500
     valid_sentences: int = 500  # translated at each validation, the first of the validation text
     log_every: int = 50
     save_every: int = 500
     keep: int = 3  # newest checkpoints
-    stop_on: str = "bleu"  # or "loss"
-    patience: int | None = 10  # validations without a better one
-    precision: str = "auto"  # "bfloat16" where the device has it, else "float32"
+    stop_on: Literal["bleu", "loss"] = "bleu"
+    patience: int | None = 10  # validations without improvement
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # auto: bfloat16 if the device supports it
     device: str = "auto"
     shard: bool = False  # FSDP2 instead of DDP, for models that do not fit one device
     seed: int = 0
@@ -145,7 +146,7 @@ class TrainSettings:
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything that makes a run what it is."""
+    """Everything that determines a run."""
 
     data: DataSettings = DataSettings()
     text: TextSettings = TextSettings()
@@ -166,7 +167,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "base": {"text": {"vocab_size": 16000}, "train": {"lr": 7e-4, "warmup": 4000}},
 }
-# What the recurrent family does differently at every size.
+# How the recurrent family differs at every size.
 RECURRENT = {
     "family": "recurrent",
     "n_encoder_layers": 1,
@@ -176,7 +177,7 @@ RECURRENT = {
     "attention": {"name": "additive"},
     "position": {"name": "none"},
 }
-# And what the decoder does: it learns from text alone, is judged by its loss, and draws what it writes.
+# A decoder trains on text without translations, is validated by its loss, and samples.
 DECODER = {
     "data": {"form": "text"},
     "text": {"kind": "characters"},
@@ -192,12 +193,12 @@ FAMILIES: dict[str, dict[str, dict[str, Any]]] = {
 
 
 def preset(name: str, family: str = "transformer") -> dict[str, dict[str, Any]]:
-    """Gives the tables of a preset for one family of models."""
+    """Return the tables of a preset for one family of models."""
     return merge(choose(PRESETS, name, "preset"), choose(FAMILIES, family, "family"))
 
 
 def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """Lays tables over each other, later ones winning key by key; a part with another name is replaced whole."""
+    """Merge tables key by key, the last one winning; a part with another name is replaced as a whole."""
     result: dict[str, Any] = {}
     for layer in layers:
         for key, value in layer.items():
@@ -212,7 +213,7 @@ def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse_override(text: str) -> dict[str, Any]:
-    """Reads one `a.b=c` of the command line; the value is TOML, or a plain word."""
+    """Parse one `a.b=c` of the command line; the value is TOML, or else a plain string."""
     path, sign, value = text.partition("=")
     if not sign or not path.strip():
         raise ValueError(f"a setting must look like train.lr=3e-4, got {text!r}")
@@ -227,21 +228,21 @@ def parse_override(text: str) -> dict[str, Any]:
 
 
 def choose(table: Mapping[str, T], name: str, what: str) -> T:
-    """Looks a name up; an unknown one is answered with the nearest and all valid ones."""
+    """Look up a name, or raise ValueError with the nearest and all valid names."""
     if name not in table:
         raise ValueError(unknown(name, list(table), what))
     return table[name]
 
 
 def unknown(name: str, valid: list[str], what: str) -> str:
-    """Words the answer to an unknown name."""
+    """Return the error message for an unknown name."""
     near = get_close_matches(name.lower().replace("-", "_"), valid, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return f"unknown {what} {name!r}: {hint}valid are {', '.join(valid)}"
 
 
 def read_toml(cls: type[T], path: Path) -> T:
-    """Reads settings of one class from a TOML file that lists only what differs from the defaults."""
+    """Read settings from a TOML file that lists only what differs from the defaults."""
     try:
         return parse_settings(cls, tomllib.loads(path.read_text(encoding="utf-8")))
     except (ValueError, OSError) as error:
@@ -249,7 +250,7 @@ def read_toml(cls: type[T], path: Path) -> T:
 
 
 def parse_settings(cls: type[T], table: Mapping[str, Any], where: str = "") -> T:
-    """Makes settings from nested tables; unknown keys and values of another type are refused."""
+    """Build settings from nested tables; raise ValueError for an unknown key or a value of the wrong type."""
     if cls is PartSettings:
         return make_part(table, where)  # pyright: ignore[reportReturnType]
     types = {f.name: f.type for f in fields(cls)}  # pyright: ignore[reportArgumentType]
@@ -260,14 +261,14 @@ def parse_settings(cls: type[T], table: Mapping[str, Any], where: str = "") -> T
 
 
 def make_part(table: Mapping[str, Any], where: str = "") -> PartSettings:
-    """Reads `{name = "...", option = value, ...}`."""
+    """Read `{name = "...", option = value, ...}`."""
     if not isinstance(table.get("name"), str):
-        raise ValueError(f"{where}name must say which part to use, got {table.get('name')!r}")
+        raise ValueError(f"{where}name must name a part, got {table.get('name')!r}")
     return PartSettings(table["name"], {key: value for key, value in table.items() if key != "name"})
 
 
 def check_value(expected: Any, value: Any, where: str) -> Any:
-    """Gives a value of the expected type, or raises ValueError naming the setting; a whole number may be a float."""
+    """Return a value as the expected type, or raise ValueError naming the setting; an int is accepted as a float."""
     if is_dataclass(expected):
         if not isinstance(value, Mapping):
             raise ValueError(f"{where} must be a table of settings, got {value!r}")
@@ -276,11 +277,15 @@ def check_value(expected: Any, value: Any, where: str) -> Any:
         if not isinstance(value, (list, tuple)):
             raise ValueError(f"{where} must be a list, got {value!r}")
         return tuple(check_value(get_args(expected)[0], item, where) for item in value)
-    if value == "none" and isinstance(None, expected):  # TOML has no word for nothing
+    if get_origin(expected) is Literal:
+        if value not in get_args(expected):
+            raise ValueError(unknown(str(value), list(get_args(expected)), where))
+        return value
+    if value == "none" and isinstance(None, expected):  # TOML has no null
         return None
     if type(value) is int and isinstance(1.0, expected):
         return float(value)
-    # bool is a subclass of int in Python; a setting that wants a number does not take `true`.
+    # bool is a subclass of int in Python, but `true` is not a number.
     if (isinstance(value, bool) and expected is not bool) or not isinstance(value, expected):
         raise ValueError(f"{where} must be {getattr(expected, '__name__', expected)}, got {value!r}")
     return value

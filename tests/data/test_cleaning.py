@@ -81,7 +81,7 @@ def test_selected_pairs_come_in_order():
 @pytest.mark.parametrize("n", [0, 1, 3])
 def test_a_text_that_changes_between_two_readings_is_noticed(n):
     ledger = scan(make([("a", "b"), ("c", "d")]), 9)
-    with pytest.raises(ValueError, match=f"must not change while it is read, got 2 pairs and then {n}"):
+    with pytest.raises(ValueError, match=f"must not change during preparation, got 2 pairs and then {n}"):
         list(ledger.select(make([("a", "b")] * n), Status.TRAIN))
 
 
@@ -200,7 +200,7 @@ def test_a_source_of_which_nothing_is_left_is_called_out():
     origins = count_origins(scan(pairs, 9), ["x", "y"], [1.0, 3.0])
     assert replace(REPORT, origins=origins).lines()[1:3] == [
         "1 for training from x",
-        "NOTHING for training from y: all of it was left out, for reasons that are told below",
+        "NOTHING for training from y: all pairs were left out, for the reasons below",
     ]
 
 
@@ -213,7 +213,7 @@ def test_a_report_survives_a_file(tmp_path, report):
 @pytest.mark.parametrize("text", ["", "{", "{}", "[]", '{"left_out": [3]}', '{"left_out": [], "read": 3}'])
 def test_a_damaged_report_is_named(tmp_path, text):
     (tmp_path / "report.json").write_text(text)
-    with pytest.raises(ValueError, match=r"report\.json: a report must be whole, got .*Error"):
+    with pytest.raises(ValueError, match=r"report\.json: a report must be complete, got .*Error"):
         read_report(tmp_path / "report.json")
 
 

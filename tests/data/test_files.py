@@ -101,7 +101,10 @@ def test_zst_is_read_in_pieces_of_any_size(frames, size):
 def test_a_file_that_breaks_off_is_named(tmp_path, ending, left):
     path = tmp_path / f"broken{ending}"
     path.write_bytes(PACK[ending](NOISE)[:left])
-    with pytest.raises(ValueError, match=rf"broken\{ending}: the compressed file must be whole, got .+ copy it again"):
+    with pytest.raises(
+        ValueError,
+        match=rf"broken\{ending}: a compressed file must be complete and match its extension, got .+ copy it again",
+    ):
         contents(path)
 
 
@@ -109,7 +112,7 @@ def test_a_file_that_breaks_off_is_named(tmp_path, ending, left):
 def test_a_file_that_is_not_what_it_is_called_is_named(tmp_path, ending):
     path = tmp_path / f"plain.tsv{ending}"
     path.write_bytes(b"one\ttwo\n" * 9)
-    with pytest.raises(ValueError, match=rf"plain\.tsv\{ending}: the compressed file must be whole"):
+    with pytest.raises(ValueError, match=rf"plain\.tsv\{ending}: a compressed file must be complete"):
         contents(path)
 
 
@@ -128,7 +131,7 @@ def test_a_file_that_may_not_be_read_is_named(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied")  # a superuser may read anything
 
     monkeypatch.setattr("builtins.open", refuse)
-    with pytest.raises(ValueError, match=r"secret\.tsv: .+ can be read, got Permission denied"):
+    with pytest.raises(ValueError, match=r"secret\.tsv: .+ readable file, got Permission denied"):
         contents(path)
 
 

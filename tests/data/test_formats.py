@@ -100,8 +100,12 @@ BAD_FILES = [
         r"strings for src and tgt.+languages zh and en.+got '\{\"src\": \"a\", \"tgt\": 7\}'",
     ),
     ("a.jsonl", '{"translation": "x"}', r"a\.jsonl, line 1: an object must have.+got '\{\"translation\": \"x\"\}'"),
-    ("a.tmx", "<tmx><body>\n<tu></body></tmx>", r"a\.tmx, line 2: the file must be well-formed XML, mismatched tag"),
-    ("a.tmx", "", r"a\.tmx, line 1: the file must be well-formed XML, no element found"),
+    (
+        "a.tmx",
+        "<tmx><body>\n<tu></body></tmx>",
+        r"a\.tmx, line 2: the file must be well-formed XML, got mismatched tag",
+    ),
+    ("a.tmx", "", r"a\.tmx, line 1: the file must be well-formed XML, got no element found"),
 ]
 
 
@@ -171,9 +175,9 @@ BAD_SOURCES = [
     ("pairs.tsv,-", "a comma must join two files, source and target, got 'pairs.tsv, -'"),
     (
         "pairs.tvs",
-        r"pairs\.tvs: unknown ending '\.tvs': did you mean '\.tsv'\? valid are \.tsv, .+ with \.gz, \.xz, \.zst",
+        r"pairs\.tvs: unknown extension '\.tvs': did you mean '\.tsv'\? valid are \.tsv, .+ with \.gz, \.xz, \.zst",
     ),
-    ("pairs", r"pairs: unknown ending ''"),
+    ("pairs", r"pairs: unknown extension ''"),
     (".", "a source must be a file, got a folder"),
 ]
 

@@ -120,7 +120,7 @@ def test_nothing_is_made_twice(tmp_path, monkeypatch):
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     monkeypatch.setattr(module, "_write_pairs", None)
     again = run(tmp_path / "run", train, replace(TEXT, variants=3), say=said.append)  # not used without sampling
-    assert said[0].endswith("data is used again, nothing has changed")
+    assert said[0].endswith("data is unchanged and is used again")
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
     assert again.report == first.report
     assert decoded(again, again.train) == decoded(first, first.train)
@@ -162,9 +162,9 @@ def test_a_tokenizer_that_is_given_is_used(tmp_path):
     said = []
     prepared = run(tmp_path / "run", train, say=said.append, tokenizer=old)
     assert prepared.tokenizer.models == old.models
-    assert not [line for line in said if line.startswith("learning")]
+    assert not [line for line in said if line.startswith("training a tokenizer")]
     run(tmp_path / "run", train, say=said.append)
-    assert [line for line in said if line.startswith("learning")], "without it the text is prepared anew"
+    assert [line for line in said if line.startswith("training a tokenizer")], "without it the text is prepared again"
 
 
 def test_separate_vocabularies_are_kept_apart(tmp_path):
@@ -205,7 +205,7 @@ def test_ticks_count_the_pairs_of_each_reading(tmp_path, monkeypatch):
 
 MANY = as_tsv(CLEAN)
 BAD_TEXTS = {
-    "empty": ("", r"train\.tsv: the text must have pairs of sentences, got an empty file"),
+    "empty": ("", r"train\.tsv: the text must have sentence pairs, got an empty file"),
     "one pair": (
         "a\tb\n",
         r"train\.tsv: a text must have 10 pairs or more .+, got 1 usable of 1",
@@ -229,7 +229,7 @@ def test_a_bad_text_is_named_and_leaves_nothing(tmp_path, name):
     [
         ([("", "x")], r"valid\.tsv: data\.valid must have 1 pair or more, got 1 with empty sides"),
         (CLEAN[1:], r"train\.tsv: 2 training pairs or more must be left, got 1 of 120 \(119 in_valid\)"),
-        ([("介绍" * 100, "b")], "validation must have 1 pair or more with at most 60 pieces a side, got 0 of 1"),
+        ([("介绍" * 100, "b")], "validation must have 1 pair or more with at most 60 tokens a side, got 0 of 1"),
     ],
 )
 def test_bad_validation_text_is_named_and_leaves_nothing(tmp_path, pairs, said):
@@ -247,7 +247,6 @@ def test_bad_validation_text_is_named_and_leaves_nothing(tmp_path, pairs, said):
         (replace(TEXT, sampling=2.0), r"text\.sampling must lie in 0 … 1, got 2\.0"),
         (replace(TEXT, variants=0), r"text\.variants must lie in 1 … 255, got 0"),
         (replace(TEXT, variants=256), r"text\.variants must lie in 1 … 255, got 256"),
-        (replace(TEXT, kind="words"), "unknown kind of pieces 'words'"),
         (
             replace(TEXT, max_len=5),
             r"2 training pairs or more must be left, got \d of 120 \(1\d\d overlong.*\); add text",
@@ -415,8 +414,8 @@ def test_too_long_a_variant_gives_way_to_the_plain_one(tmp_path):
     [
         ({"weights": (1.0, 2.0)}, r"data\.weights must have one entry for each source of data\.train, got 2 for 3"),
         ({"tags": ("<bt>",)}, r"data\.tags must have one entry for each source of data\.train, got 1 for 3"),
-        ({"weights": (1.0, 0.0, 1.0)}, r"data\.weights must be numbers above 0, got 0\.0"),
-        ({"weights": (1.0, float("nan"), 1.0)}, r"data\.weights must be numbers above 0, got nan"),
+        ({"weights": (1.0, 0.0, 1.0)}, r"data\.weights must be positive numbers, got 0\.0"),
+        ({"weights": (1.0, float("nan"), 1.0)}, r"data\.weights must be positive numbers, got nan"),
         ({"tags": ("", "<bt>", "")}, r"data\.tags must be symbols of text\.symbols, or empty, got '<bt>'; .+ are none"),
         ({"exclude": ("missing.txt",)}, r"missing\.txt: no such file"),
         ({"valid_size": 0}, r"data\.valid_size must be 1 or more, got 0"),
@@ -431,11 +430,11 @@ def test_settings_of_data_that_cannot_be_met_are_named(tmp_path, given, said):
 def test_symbols_that_a_given_tokenizer_does_not_know_are_named(tmp_path):
     train = write(tmp_path / "train.tsv", CLEAN)
     old = run(tmp_path / "old", train, replace(TEXT, symbols=("<x>",))).tokenizer
-    with pytest.raises(ValueError, match=r"symbols of the tokenizer that is given, got '<bt>'; it has <x>"):
+    with pytest.raises(ValueError, match=r"symbols of the given tokenizer, got '<bt>'; it has <x>"):
         run(tmp_path / "run", train, replace(TEXT, symbols=("<x>", "<bt>")), tokenizer=old)
 
 
 def test_one_translation_for_all_is_named_with_its_file(tmp_path):
     train = write(tmp_path / "train.tsv", [(src, "the same") for src, _ in CLEAN])
-    with pytest.raises(ValueError, match=r"train\.tsv: validation must leave training pairs .+, got 0 of 120"):
+    with pytest.raises(ValueError, match=r"train\.tsv: a validation set must leave training pairs .+, got 0 of 120"):
         run(tmp_path / "run", train)

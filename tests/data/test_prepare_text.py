@@ -123,14 +123,13 @@ def test_documents_that_are_too_long_in_pieces_are_left_out(tmp_path):
 @pytest.mark.parametrize(
     ("form", "given", "text", "message"),
     [
-        ("texts", {}, {}, "unknown data.form 'texts': did you mean 'text'"),
         ("text", {}, {"max_len": 1}, "text.max_len must be 2 or more .*, got 1"),
         ("text", {"weights": (1.0,)}, {}, r"data.weights has no meaning for data.form 'text', got \(1.0,\)"),
         ("documents", {"reverse": True}, {}, "data.reverse has no meaning for data.form 'documents', got True"),
         ("documents", {"columns": (0,)}, {}, "data.columns must be counted from 1, got 0"),
         ("text", {}, {"sampling": 0.1}, "text.sampling has no meaning for data.form 'text', got 0.1"),
         ("text", {"valid": ("nowhere.txt",)}, {}, "nowhere.txt: no such file"),
-        ("text", {}, {"max_len": 500}, "must have 999 pieces or more for windows of text.max_len 500, got 720"),
+        ("text", {}, {"max_len": 500}, "must have 999 tokens or more for windows of text.max_len 500, got 720"),
         ("documents", {}, {"max_len": 5}, r"10 pairs or more|got 0"),
     ],
 )

@@ -116,7 +116,7 @@ def test_a_sentence_is_a_view_that_cannot_be_written(tmp_path):
 @pytest.mark.parametrize("i", [-1, 1])
 def test_a_pair_that_is_not_there_is_named(tmp_path, i):
     store = write(tmp_path / "train", [([1], [2])], 9)
-    with pytest.raises(IndexError, match=f"a store of 1 pairs has no pair {i}"):
+    with pytest.raises(IndexError, match=f"a pair must lie in 0 … 0, got {i}"):
         store.tgt(i)
 
 
@@ -208,10 +208,10 @@ def test_a_truncated_or_missing_file_is_noticed(tmp_path, name):
     with pytest.raises(ValueError, match=f"train: the store must have 1 {name[:3]} sentences, got"):
         IdStore(folder)
     (folder / name).write_bytes(whole[:-1])
-    with pytest.raises(ValueError, match=f"{name}: the file must be there and whole"):
+    with pytest.raises(ValueError, match=f"{name}: the file must exist and be complete"):
         IdStore(folder)
     (folder / name).unlink()
-    with pytest.raises(ValueError, match=f"{name}: the file must be there and whole"):
+    with pytest.raises(ValueError, match=f"{name}: the file must exist and be complete"):
         IdStore(folder)
 
 

@@ -245,7 +245,7 @@ def test_a_draw_depends_on_texts_and_generator_alone(kind, monkeypatch):
     used.sample(TEXTS, 5, np.random.default_rng(7))  # has seen other chunks before
     again = used.sample([normalise(text) for text in texts], 3, np.random.default_rng(1))
     assert again.ids.tolist() == [i for drawn in first for ids in drawn for i in ids]
-    monkeypatch.setattr(module, "MAX_OPTIONS", 10)
+    monkeypatch.setattr(module, "MAX_TRANSITIONS", 10)
     forgetful = used.sample([normalise(text) for text in texts], 3, np.random.default_rng(1))
     assert forgetful.ids.tolist() == again.ids.tolist()
     assert len(used.states) < len(TEXTS) * 20

@@ -67,7 +67,7 @@ def test_a_folder_holds_it(tmp_path):
     assert Tokenizer.load(tmp_path).models == WITH_BYTES.models
     assert Tokenizer.load(tmp_path).exact
     (tmp_path / "tokenizer.model").write_bytes(WITH_BYTES.models[0][:-9])
-    with pytest.raises(ValueError, match=r"tokenizer.model: a tokenizer of characters must be a whole JSON file"):
+    with pytest.raises(ValueError, match=r"tokenizer.model: a character tokenizer must be a complete JSON file"):
         Tokenizer.load(tmp_path)
     (tmp_path / "tokenizer.model").write_text('{"characters": ["ab"], "bytes": true}')
     with pytest.raises(ValueError, match="single characters is expected"):
@@ -85,7 +85,7 @@ def test_pairs_may_be_cut_into_characters_too():
     ("changes", "message"),
     [
         ({"vocab_size": 260}, "must exceed the 260 reserved ids, got 260"),
-        ({"symbols": ("<bt>",)}, r"have no symbols, got text.symbols \('<bt>',\)"),
+        ({"symbols": ("<bt>",)}, r"and no symbols, got text.symbols \('<bt>',\)"),
         ({"sampling": 0.1}, "got text.sampling 0.1"),
     ],
 )
@@ -181,10 +181,10 @@ def test_a_tokenizer_that_is_not_there_is_named(tmp_path):
 
 
 DAMAGED = {
-    "truncated": (lambda model: model[: len(model) // 2], r"whole SentencePiece model, got \d+ other bytes"),
-    "a byte short": (lambda model: model[:-1], r"whole SentencePiece model, got \d+ other bytes"),
-    "foreign": (lambda model: b"a zip, or a poem", "whole SentencePiece model, got 16 other bytes"),
-    "empty": (lambda model: b"", "whole SentencePiece model, got an empty file"),
+    "truncated": (lambda model: model[: len(model) // 2], r"complete SentencePiece model, got \d+ other bytes"),
+    "a byte short": (lambda model: model[:-1], r"complete SentencePiece model, got \d+ other bytes"),
+    "foreign": (lambda model: b"a zip, or a poem", "complete SentencePiece model, got 16 other bytes"),
+    "empty": (lambda model: b"", "complete SentencePiece model, got an empty file"),
 }
 
 

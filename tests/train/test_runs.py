@@ -388,10 +388,7 @@ def test_the_others_of_a_team_do_not_look_at_the_folder(text, tmp_path, monkeypa
         ({"label_smoothing": 1.0}, r"train.label_smoothing must lie in \[0, 1\), got 1.0"),
         ({"ema": 1.5}, r"train.ema must lie in \[0, 1\), got 1.5"),
         ({"betas": (0.9, 1.0)}, r"train.betas\[1\] must lie in \[0, 1\), got 1.0"),
-        ({"stop_on": "blue"}, "unknown stop_on 'blue': did you mean 'bleu'"),
-        ({"vectors": "skipgram"}, "unknown vectors 'skipgram'"),
         ({"schedule": "cosine"}, "needs train.max_steps"),
-        ({"precision": "float8"}, "unknown precision 'float8'"),
         ({"max_epochs": None, "patience": None}, "a run must end"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Which pairs are kept, why others are not, and the report of it."""
+"""Which pairs are used for training, why others are left out, and the report."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from regard.data.tokenizer import Tokenizer
 
 
 class Status(IntEnum):
-    """Where a pair goes; all but the first two leave it out."""
+    """The split that a pair goes to, or the reason it is left out."""
 
     TRAIN = 0
     VALID = 1
@@ -33,7 +33,7 @@ class Status(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class PairIndex:
-    """For each pair in the order of reading: a verdict, its source, a hash of it, and hashes of its sentences' keys."""
+    """For each pair in reading order: its status, its source, its hash, and the hashes of its sentences' dedup keys."""
 
     statuses: NDArray[np.uint8]
     origins: NDArray[np.uint16]
@@ -42,59 +42,57 @@ class PairIndex:
     tgt: NDArray[np.uint64]
 
     def count(self, status: Status) -> int:
-        """Counts the pairs of one verdict."""
         return int(np.count_nonzero(self.statuses == status))
 
     def indices(self, *wanted: Status) -> NDArray[np.intp]:
-        """Gives the places of the pairs with one of these verdicts, in the order of reading."""
+        """Return the indices of the pairs with one of these statuses, in reading order."""
         return np.flatnonzero(np.isin(self.statuses, wanted))
 
     def select(self, pairs: Iterable[Pair], *wanted: Status) -> Iterator[Pair]:
-        """Gives those pairs of another reading that have one of these verdicts."""
+        """Yield the pairs with one of these statuses from another pass over the same text."""
         marks = np.isin(self.statuses, wanted).tobytes()
         n = 0
         for n, pair in enumerate(pairs, start=1):
             if n <= len(marks) and marks[n - 1]:
                 yield pair
         if n != len(marks):
-            raise ValueError(f"the text must not change while it is read, got {len(marks)} pairs and then {n}")
+            raise ValueError(f"the text must not change during preparation, got {len(marks)} pairs and then {n}")
 
     def mark(self, mask: NDArray[np.bool_], status: Status) -> "PairIndex":
-        """Gives the ledger with another verdict for those training pairs that are marked."""
+        """Return the index with another status for the training pairs in the mask."""
         marked = mask & (self.statuses == Status.TRAIN)
         return replace(self, statuses=np.where(marked, np.uint8(status), self.statuses))
 
     def overlapping(self, src: NDArray[np.uint64], tgt: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """Marks the pairs that have a source or a target sentence in common with those given by their hashes."""
+        """Return a mask of the pairs whose source or target sentence is among the given hashes."""
         return np.isin(self.src, src) | np.isin(self.tgt, tgt)
 
 
 def scan(pairs: Iterable[Pair], max_chars: int) -> PairIndex:
-    """Hashes every pair, and strikes out empty ones, ones with more characters, and all but the first of equals."""
-    verdicts, origins, both, src, tgt = (bytearray() for _ in range(5))
+    """Hash every pair, and mark empty ones, those longer than `max_chars`, and all but the first of duplicates."""
+    statuses, origins, both, src, tgt = (bytearray() for _ in range(5))
     for pair in pairs:
-        verdicts.append(_first_status(pair, max_chars))
+        statuses.append(_first_status(pair, max_chars))
         origins += pair.origin.to_bytes(2, "little")
         both += hash_pair(pair)
         src += digest(dedup_key(pair.src))
         tgt += digest(dedup_key(pair.tgt))
     hashes = (np.frombuffer(column, "<u8") for column in (both, src, tgt))
-    index = PairIndex(np.frombuffer(verdicts, np.uint8), np.frombuffer(origins, "<u2"), *hashes)
+    index = PairIndex(np.frombuffer(statuses, np.uint8), np.frombuffer(origins, "<u2"), *hashes)
     return index.mark(_repeated(index), Status.DUPLICATE)
 
 
 def hash_keys(texts: Iterable[str]) -> NDArray[np.uint64]:
-    """Gives the hash of each text's key, 8 bytes; among a billion texts there are two alike with a chance of 3 %."""
+    """Return 8-byte hashes of the texts' dedup keys; a billion texts have a collision with a probability of 3 %."""
     return np.frombuffer(b"".join(digest(dedup_key(text)) for text in texts), "<u8")
 
 
 def digest(text: str) -> bytes:
-    """Hashes one text to 8 bytes."""
     return blake2b(text.encode(), digest_size=8).digest()
 
 
 def hash_pair(pair: Pair) -> bytes:
-    """Hashes a pair as it is written to 8 bytes; an odd factor keeps them uniform, and tells (a, b) from (b, a)."""
+    """Hash a pair as written to 8 bytes; the odd factor keeps hashes uniform and tells (a, b) from (b, a)."""
     src, tgt = (int.from_bytes(digest(text), "little") for text in (pair.src, pair.tgt))
     return ((src * 0x9E3779B97F4A7C15 + tgt) % (1 << 64)).to_bytes(8, "little")
 
@@ -112,14 +110,14 @@ def _repeated(ledger: PairIndex) -> NDArray[np.bool_]:
     return repeated
 
 
-CHUNK = 4096  # pairs that are encoded at once
-# A ratio says little of short sentences: 好。 is two pieces, and "That is quite all right." six.
-SHORT = 12  # pieces; a pair with no longer side has no ratio
+CHUNK = 4096  # pairs encoded at once
+# A ratio says little about short sentences: 好。 is two tokens, and "That is quite all right." six.
+SHORT = 12  # tokens; no ratio is taken if neither side is longer
 
 
 @dataclass(frozen=True)
 class EncodedPair:
-    """A pair with its ids; the verdict is TRAIN where it fits."""
+    """A pair and its ids; its status is TRAIN if its lengths are within the limits."""
 
     pair: Pair
     src: list[int]
@@ -128,7 +126,7 @@ class EncodedPair:
 
 
 def encode_pairs(pairs: Iterable[Pair], tokenizer: Tokenizer, settings: TextSettings) -> Iterator[EncodedPair]:
-    """Encodes pairs, many at a time, and measures each."""
+    """Encode pairs, many at a time, and check their lengths."""
     rest = iter(pairs)
     while chunk := list(islice(rest, CHUNK)):
         src = tokenizer.encode_batch((pair.src for pair in chunk), "src")
@@ -138,37 +136,37 @@ def encode_pairs(pairs: Iterable[Pair], tokenizer: Tokenizer, settings: TextSett
 
 
 def check_lengths(n_src: int, n_tgt: int, settings: TextSettings) -> Status:
-    """Judges a pair by the numbers of its pieces."""
+    """Return the status of a pair by its numbers of tokens."""
     shorter, longer = sorted((n_src, n_tgt))
     if longer > settings.max_len:
         return Status.OVERLONG
     return Status.OUTLIER if longer > max(SHORT, settings.max_ratio * shorter) else Status.TRAIN
 
 
-MIN_PAIRS_PER_VALID = 10  # at most one pair in so many is split off
+MIN_PAIRS_PER_VALID = 10  # at most one pair in ten is split off
 
 
 def split_valid(index: PairIndex, wanted: int, origins: Sequence[int]) -> PairIndex:
-    """Moves pairs of some sources to validation, and strikes out the training pairs that share a sentence with them.
+    """Move pairs of some sources to validation, and mark the training pairs that share a sentence with them.
 
-    The choice goes by hash, so it does not change with the order of the text and little when text is added. Pairs
-    whose sentences occur nowhere else come first: they take no other pair out of training.
+    Pairs are chosen by hash, so the choice does not depend on the order of the text and changes little when text is
+    added. Pairs whose sentences occur nowhere else come first: they remove no other pair from training.
     """
-    places = index.indices(Status.TRAIN)
-    places = places[np.isin(index.origins[places], origins)]
-    n = min(wanted, len(places) // MIN_PAIRS_PER_VALID)
+    candidates = index.indices(Status.TRAIN)
+    candidates = candidates[np.isin(index.origins[candidates], origins)]
+    n = min(wanted, len(candidates) // MIN_PAIRS_PER_VALID)
     if not n:
         raise ValueError(
             f"a text must have {MIN_PAIRS_PER_VALID} pairs or more to split off a validation set, got "
-            f"{len(places)} usable of {len(index.statuses)}; add text, or give validation text with data.valid"
+            f"{len(candidates)} usable of {len(index.statuses)}; add text, or give validation text with data.valid"
         )
-    occurrences = _occurrences(index.src[places]) + _occurrences(index.tgt[places])
-    chosen = places[np.lexsort((index.pairs[places], occurrences))[:n]]
-    split = index.mark(index.overlapping(index.src[chosen], index.tgt[chosen]), Status.IN_VALID)
-    split.statuses[chosen] = Status.VALID
+    occurrences = _occurrences(index.src[candidates]) + _occurrences(index.tgt[candidates])
+    valid = candidates[np.lexsort((index.pairs[candidates], occurrences))[:n]]
+    split = index.mark(index.overlapping(index.src[valid], index.tgt[valid]), Status.IN_VALID)
+    split.statuses[valid] = Status.VALID
     if not split.count(Status.TRAIN):
         raise ValueError(
-            f"validation must leave training pairs that share no sentence with it, got 0 of {len(places)}; "
+            f"a validation set must leave training pairs that share no sentence with it, got 0 of {len(candidates)}; "
             "give validation text with data.valid"
         )
     return split
@@ -191,18 +189,18 @@ REASONS = {
 }
 
 
-# In the words of documents, which have one side.
+# Documents have one side.
 DOCUMENT_REASONS = {
     Status.EMPTY: "that are empty",
     Status.OVERLONG: "that are overlong",
-    Status.IN_VALID: "that stand in validation",
-    Status.IN_TEST: "that stand in test",
+    Status.IN_VALID: "that occur in validation",
+    Status.IN_TEST: "that occur in test",
 }
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Pairs that were left out for one reason, and where the first of them stand."""
+    """How many pairs were left out for one reason, and the places of the first."""
 
     what: str
     count: int
@@ -211,7 +209,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Origin:
-    """One of several sources of training text: its pairs, and how often an epoch sees each."""
+    """One of several sources of training text: its pairs, and how often an epoch sees each of them."""
 
     source: str
     train: int
@@ -228,64 +226,61 @@ class DataReport:
     test: int
     valid_is_split: bool  # off the training text
     left_out: tuple[LeftOut, ...]
-    held_empty: int  # pairs of given validation and test text, left out for an empty side
-    origins: tuple[Origin, ...] = ()  # where there are several
-    unit: str = "pairs"  # or documents, or characters of a running text
+    held_empty: int  # pairs of the validation and test text left out for an empty side
+    origins: tuple[Origin, ...] = ()  # if there are several
+    unit: str = "pairs"  # or documents, or characters of running text
 
     def left_out_by(self, status: Status) -> LeftOut:
-        """Gives the finding of one kind."""
-        return next(finding for finding in self.left_out if finding.what == status.name.lower())
+        return next(reason for reason in self.left_out if reason.what == status.name.lower())
 
     def lines(self) -> list[str]:
-        """Says it in a few lines; kinds that do not occur are not mentioned."""
+        """Return the report in a few lines, without reasons that do not occur."""
         split = " (split off)" if self.valid_is_split else ""
-        said = [
+        lines = [
             f"{self.read:,} {self.unit} read: {self.train:,} for training, {self.valid:,} for validation{split}, "
             f"{self.test:,} for test"
         ]
         for origin in self.origins:
-            said.append(_origin_line(origin))
-        for verdict, words in (REASONS if self.unit == "pairs" else REASONS | DOCUMENT_REASONS).items():
-            finding = self.left_out_by(verdict)
-            if finding.count:
-                said.append(f"{finding.count:,} left out {words} ({'; '.join(finding.examples)})")
+            lines.append(_origin_line(origin))
+        for status, words in (REASONS if self.unit == "pairs" else REASONS | DOCUMENT_REASONS).items():
+            reason = self.left_out_by(status)
+            if reason.count:
+                lines.append(f"{reason.count:,} left out {words} ({'; '.join(reason.examples)})")
         if self.held_empty:
-            said.append(f"{self.held_empty:,} left out of validation and test with an empty side")
-        return said
+            lines.append(f"{self.held_empty:,} left out of validation and test with an empty side")
+        return lines
 
 
 def _origin_line(origin: Origin) -> str:
     if not origin.train:
-        return f"NOTHING for training from {origin.source}: all of it was left out, for reasons that are told below"
+        return f"NOTHING for training from {origin.source}: all pairs were left out, for the reasons below"
     often = "" if origin.weight == 1 else f", each seen {origin.weight:g} times an epoch"
     return f"{origin.train:,} for training from {origin.source}{often}"
 
 
 def count_left_out(index: PairIndex, examples: Mapping[Status, Sequence[str]]) -> tuple[LeftOut, ...]:
-    """Counts what was left out, kind by kind."""
+    """Return the number of pairs left out for each reason, with examples."""
     return tuple(
-        LeftOut(verdict.name.lower(), index.count(verdict), tuple(examples.get(verdict, ()))) for verdict in REASONS
+        LeftOut(status.name.lower(), index.count(status), tuple(examples.get(status, ()))) for status in REASONS
     )
 
 
 def count_origins(index: PairIndex, sources: Sequence[str], weights: Sequence[float]) -> tuple[Origin, ...]:
-    """Counts the training pairs of each source, where there are several."""
+    """Return the training pairs of each source, if there are several."""
     counts = np.bincount(index.origins[index.indices(Status.TRAIN)], minlength=len(sources)).tolist()
     each = zip(sources, counts, weights, strict=True)
     return tuple(Origin(*origin) for origin in each) if len(sources) > 1 else ()
 
 
 def write_report(report: DataReport, path: Path) -> None:
-    """Writes a report as JSON."""
     path.write_text(json.dumps(asdict(report), ensure_ascii=False, indent=1), encoding="utf-8")
 
 
 def read_report(path: Path) -> DataReport:
-    """Reads what `write_report` wrote."""
     try:
-        given: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        left_out = (LeftOut(**finding | {"examples": tuple(finding["examples"])}) for finding in given.pop("left_out"))
-        origins = tuple(Origin(**origin) for origin in given.pop("origins"))
-        return DataReport(left_out=tuple(left_out), origins=origins, **given)
+        table: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        left_out = (LeftOut(**finding | {"examples": tuple(finding["examples"])}) for finding in table.pop("left_out"))
+        origins = tuple(Origin(**origin) for origin in table.pop("origins"))
+        return DataReport(left_out=tuple(left_out), origins=origins, **table)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path}: a report must be whole, got {error!r}; delete its folder to make it anew") from error
+        raise ValueError(f"{path}: a report must be complete, got {error!r}; delete its folder to redo it") from error

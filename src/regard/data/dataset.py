@@ -14,12 +14,12 @@ from regard.data.store import SIDES, IdStore, Windows, open_store, write_store
 from regard.data.subword_sampling import Segmentations, SegmentationSampler, ranges
 from regard.data.tokenizer import Tokenizer
 
-BLOCK = 1024  # pairs; what is drawn depends on it
+BLOCK = 1024  # pairs; the segmentations that are drawn depend on it
 
 
 @dataclass(frozen=True)
 class VariantSampler:
-    """How pairs are cut again: a sampler for each side, how often, and the most pieces."""
+    """Draws further segmentations of training pairs: a sampler for each side, how many, and the most tokens."""
 
     samplers: tuple[SegmentationSampler, SegmentationSampler]
     n_variants: int
@@ -27,7 +27,7 @@ class VariantSampler:
     seed: int
 
     def sample(self, number: int, block: Sequence[EncodedPair]) -> tuple[Segmentations, Segmentations]:
-        """Cuts a block, the same for the same pairs, number and seed; too long a variant gives way to the plain cut."""
+        """Segment a block, the same for the same pairs, number and seed; the plain one replaces too long a variant."""
         texts = ([item.pair.src for item in block], [item.pair.tgt for item in block])
         plain = ([item.src for item in block], [item.tgt for item in block])
         src, tgt = (
@@ -39,19 +39,19 @@ class VariantSampler:
     def _generator(self, number: int, side: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, number, side])
 
-    def _with_plain(self, plain: Sequence[Sequence[int]], drawn: Segmentations) -> Segmentations:
-        """Sets the plain segmentation of each sentence before its variants."""
+    def _with_plain(self, plain: Sequence[Sequence[int]], variants: Segmentations) -> Segmentations:
+        """Put the plain segmentation of each sentence before its variants."""
         first = plain_segmentations(plain)
-        ids = np.concatenate([first.ids, drawn.ids])
-        lengths = np.concatenate([first.lengths, drawn.lengths], axis=1)
-        starts = np.concatenate([_starts(first), _starts(drawn) + len(first.ids)], axis=1)
+        ids = np.concatenate([first.ids, variants.ids])
+        lengths = np.concatenate([first.lengths, variants.lengths], axis=1)
+        starts = np.concatenate([_starts(first), _starts(variants) + len(first.ids)], axis=1)
         long = lengths > self.max_len
         starts, lengths = np.where(long, starts[:, :1], starts), np.where(long, lengths[:, :1], lengths)
         return Segmentations(ids[ranges(starts.ravel(), lengths.ravel())], lengths)
 
 
 def make_variant_sampler(tokenizer: Tokenizer, settings: TextSettings, seed: int) -> VariantSampler | None:
-    """Gives what cuts pairs again, or nothing where the settings want no chance."""
+    """Return a sampler, or None if the settings ask for none."""
     if settings.sampling == 0:
         return None
     models = (tokenizer.models[0], tokenizer.models[-1])
@@ -60,13 +60,14 @@ def make_variant_sampler(tokenizer: Tokenizer, settings: TextSettings, seed: int
 
 
 def plain_segmentations(sentences: Sequence[Sequence[int]]) -> Segmentations:
-    """Lays sentences out that have one segmentation each."""
+    """Lay out sentences that have one segmentation each."""
     lengths = np.array([len(sentence) for sentence in sentences], dtype=np.int64)
     return Segmentations(np.fromiter(chain.from_iterable(sentences), np.int64, int(lengths.sum())), lengths[:, None])
 
 
-def _starts(cuts: Segmentations) -> np.ndarray:
-    return (np.cumsum(cuts.lengths) - cuts.lengths.ravel()).reshape(cuts.lengths.shape)
+def _starts(segmentations: Segmentations) -> np.ndarray:
+    lengths = segmentations.lengths
+    return (np.cumsum(lengths) - lengths.ravel()).reshape(lengths.shape)
 
 
 REPORT = "report.json"
@@ -74,11 +75,11 @@ REPORT = "report.json"
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """All that a trainer needs to know of a text.
+    """All that a trainer needs of a corpus.
 
-    The stores are for the loss and leave out pairs that do not fit into a model; the lists of sentences are for
-    scores, and hold given validation and test text in full. Without test text both are empty. Text without translations
-    has no pairs, and a running text is stored in windows.
+    The stores are for the loss and leave out pairs that are too long; the lists of pairs are for scores, and hold the
+    validation and test text in full. Without test text both are empty. Text without translations has no pairs, and
+    running text is stored in windows.
     """
 
     tokenizer: Tokenizer
@@ -92,7 +93,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class StoreLayout:
-    """How training pairs are stored: the larger vocabulary, the weights of their sources, how they are cut again."""
+    """How training pairs are stored: the larger vocabulary, the weights of their sources, the sampler of variants."""
 
     vocab_size: int
     weights: tuple[float, ...]
@@ -100,7 +101,7 @@ class StoreLayout:
 
 
 def open_dataset(folder: Path) -> Dataset:
-    """Opens what `prepare` made."""
+    """Open a folder written by `prepare`."""
     return Dataset(
         tokenizer=Tokenizer.load(folder),
         train=open_store(folder / "train"),
@@ -113,26 +114,24 @@ def open_dataset(folder: Path) -> Dataset:
 
 
 def write_train(folder: Path, index: PairIndex, pairs: Iterable[EncodedPair], layout: StoreLayout) -> list[EncodedPair]:
-    """Stores the pairs for training and gives back those for validation; the ledger learns which do not fit."""
+    """Store the training pairs and return those split off for validation; the index is marked with those too long."""
     split: list[EncodedPair] = []
     n_variants = layout.sampler.n_variants if layout.sampler else 0
     with write_store(folder / "train", layout.vocab_size, n_variants, layout.weights) as store:
-        kept = _training_pairs(index, pairs, split)
+        training = _training_pairs(index, pairs, split)
         number = 0
-        while block := list(islice(kept, BLOCK)):
+        while block := list(islice(training, BLOCK)):
             sides = layout.sampler.sample(number, block) if layout.sampler else _plain_sides(block)
             store.extend(*sides, [item.pair.origin for item in block])
             number += 1
     return split
 
 
-def _training_pairs(
-    ledger: PairIndex, fitted: Iterable[EncodedPair], split: list[EncodedPair]
-) -> Iterator[EncodedPair]:
-    for place, item in zip(ledger.indices(Status.TRAIN, Status.VALID), fitted, strict=True):
+def _training_pairs(index: PairIndex, pairs: Iterable[EncodedPair], split: list[EncodedPair]) -> Iterator[EncodedPair]:
+    for i, item in zip(index.indices(Status.TRAIN, Status.VALID), pairs, strict=True):
         if item.status is not Status.TRAIN:
-            ledger.statuses[place] = item.status
-        elif ledger.statuses[place] == Status.VALID:
+            index.statuses[i] = item.status
+        elif index.statuses[i] == Status.VALID:
             split.append(item)
         else:
             yield item
@@ -143,7 +142,7 @@ def _plain_sides(block: Sequence[EncodedPair]) -> tuple[Segmentations, Segmentat
 
 
 def write_held_out(folder: Path, pairs: Sequence[EncodedPair], vocab_size: int) -> None:
-    """Stores the pairs that fit in `folder`, and the sentences of all in a file beside it."""
+    """Store the pairs that fit in `folder`, and all pairs as text in a TSV file next to it."""
     with write_store(folder, vocab_size) as store:
         for item in pairs:
             if item.status is Status.TRAIN:

@@ -19,13 +19,13 @@ from regard.config import DataSettings
 
 COMPRESSED = (".gz", ".xz", ".zst")
 BLOCK = 1 << 17
-# What the libraries raise when a file is broken off, damaged or none of theirs.
+# Raised by the libraries for a file that is truncated, damaged or in another format.
 DAMAGE = (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile)
 
 
 @contextmanager
 def open_bytes(source: str) -> Iterator[io.BufferedIOBase]:
-    """Opens a path, or standard input for `-`, as a buffered stream of its decompressed bytes."""
+    """Open a path, or standard input for `-`, as a buffered stream of its decompressed bytes."""
     if source == "-":
         yield cast(io.BufferedIOBase, sys.stdin.buffer)
         return
@@ -35,13 +35,13 @@ def open_bytes(source: str) -> Iterator[io.BufferedIOBase]:
             yield _decompress(raw, Path(source).suffix.lower())
         except DAMAGE as error:
             raise ValueError(
-                f"{source}: the compressed file must be whole, got {error}; copy it again, or give the file that "
-                "its ending promises"
+                f"{source}: a compressed file must be complete and match its extension, got {error}; copy it again, "
+                "or rename it"
             ) from error
 
 
 def check_file(source: str) -> None:
-    """Raises ValueError unless there is a file to read."""
+    """Raise ValueError unless there is a file to read."""
     path = Path(source)
     if path.is_dir():
         raise ValueError(f"{source}: a source must be a file, got a folder; name the files in it")
@@ -50,7 +50,7 @@ def check_file(source: str) -> None:
 
 
 def format_suffix(source: str) -> str:
-    """Gives the ending that tells the format: the one before a compression's."""
+    """Return the extension that names the format: the one before that of a compression."""
     path = Path(source.lower())
     return Path(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
 
@@ -59,7 +59,7 @@ def _open(source: str) -> io.BufferedReader:
     try:
         return open(source, "rb")
     except OSError as error:
-        raise ValueError(f"{source}: a source must be a file that can be read, got {error.strerror}") from error
+        raise ValueError(f"{source}: a source must be a readable file, got {error.strerror}") from error
 
 
 def _decompress(raw: io.BufferedReader, suffix: str) -> io.BufferedIOBase:
@@ -71,8 +71,8 @@ def _decompress(raw: io.BufferedReader, suffix: str) -> io.BufferedIOBase:
 
 
 def _decompress_zstd(raw: io.BufferedIOBase) -> Iterator[bytes]:
-    """Unpacks frame after frame: zstandard's own reader takes a file that is broken off for one that ends."""
-    import zstandard  # only who reads such a file needs it
+    """Decompress frame by frame: zstandard's own reader does not notice a truncated file."""
+    import zstandard  # optional
 
     library = zstandard.ZstdDecompressor(max_window_size=1 << 31)
     frame = None
@@ -85,12 +85,10 @@ def _decompress_zstd(raw: io.BufferedIOBase) -> Iterator[bytes]:
                 raise EOFError(str(error)) from error
             block, frame = (frame.unused_data, None) if frame.eof else (b"", frame)
     if frame is not None:
-        raise EOFError("a file that ends inside a frame")
+        raise EOFError("a file that ends within a frame")
 
 
 class _BlockStream(io.RawIOBase):
-    """Blocks of bytes as a file."""
-
     def __init__(self, blocks: Iterator[bytes]):
         self.blocks = blocks
         self.rest = b""
@@ -109,11 +107,11 @@ class _BlockStream(io.RawIOBase):
         return n
 
 
-MAX_LINE_BYTES = 1 << 24  # bytes; a line beyond it is no sentence, and would have to be held whole
+MAX_LINE_BYTES = 1 << 24  # a longer line is not a sentence, and would have to be held in memory
 
 
 def read_lines(source: str) -> Iterator[str]:
-    """Gives the lines of a file without their ends; only a line feed ends one, since U+2028 and its like are text."""
+    r"""Yield the lines of a file without their ends; only \n ends a line, since U+2028 and the like are text."""
     with open_bytes(source) as stream:
         for number, raw in enumerate(iter(partial(stream.readline, MAX_LINE_BYTES), b""), start=1):
             if number == 1:
@@ -147,7 +145,7 @@ COPY = "stdin.tsv"
 
 @contextmanager
 def copy_stdin(data: DataSettings, folder: Path) -> Iterator[DataSettings]:
-    """Gives settings in which `-` is a copy in `folder`, made only once: a run that goes on has no more to read."""
+    """Yield settings in which `-` is a copy in `folder`, written once: a resumed run has nothing more to read."""
     n_times = (*data.train, *data.valid, *data.test, *data.exclude).count("-")
     if n_times > 1:
         raise ValueError(f"standard input can be read once, got - {n_times} times; give files for the other sources")

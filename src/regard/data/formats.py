@@ -16,7 +16,7 @@ from regard.data.normalise import Pair, make_pair, normalise
 
 
 def read_tsv(source: str) -> Iterator[Pair]:
-    """Reads `source<TAB>target`; columns after the second are ignored, and an empty line is an empty pair."""
+    """Read `source<TAB>target`; columns after the second are ignored, and an empty line is an empty pair."""
     for number, line in enumerate(read_lines(source), start=1):
         where = f"{source}, line {number}"
         columns = line.split("\t", 2)
@@ -26,7 +26,7 @@ def read_tsv(source: str) -> Iterator[Pair]:
 
 
 def read_aligned(src: str, tgt: str) -> Iterator[Pair]:
-    """Reads two files side by side; that one has more lines than the other is known only at the end."""
+    """Read two files line by line; raise ValueError at the end if one has more lines than the other."""
     lines = zip_longest(read_lines(src), read_lines(tgt))
     number = 0
     for number, (a, b) in enumerate(lines, start=1):
@@ -35,13 +35,13 @@ def read_aligned(src: str, tgt: str) -> Iterator[Pair]:
             n_src, n_tgt = (number - 1, longer) if a is None else (longer, number - 1)
             raise ValueError(
                 f"{src} and {tgt} must have the same number of lines, got {n_src} and {n_tgt}; "
-                "line by line they must be translations of each other"
+                "each line must be the translation of its counterpart"
             )
         yield make_pair(a, b, f"{src}, line {number}")
 
 
 def read_json_lines(source: str, src_lang: str, tgt_lang: str) -> Iterator[Pair]:
-    """Reads an object from each line: with `src` and `tgt`, `source` and `target`, or a `translation` by language."""
+    """Read an object from each line: with `src` and `tgt`, `source` and `target`, or a `translation` by language."""
     names = (("src", "tgt"), ("source", "target"), (src_lang, tgt_lang))
     for number, line in enumerate(read_lines(source), start=1):
         where = f"{source}, line {number}"
@@ -78,12 +78,12 @@ def _json_sides(row: dict[str, Any], names: tuple[tuple[str, str], ...]) -> tupl
 
 XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 UNNAMED = (DataSettings.src_lang, DataSettings.tgt_lang)
-# Inline elements that hold the code of another format, not words of the sentence.
+# Inline elements that hold markup of another format, not text of the sentence.
 CODES = {"bpt", "ept", "it", "ph", "ut"}
 
 
 def read_tmx(source: str, src_lang: str, tgt_lang: str) -> Iterator[Pair]:
-    """Reads unit after unit and forgets each; without names of languages the first two of a unit are taken."""
+    """Stream the units of a TMX file; without language names, use the first two of each unit."""
     with open_bytes(source) as stream:
         events = iterparse(stream, events=("start", "end"))  # pyright: ignore[reportArgumentType]
         try:
@@ -92,7 +92,7 @@ def read_tmx(source: str, src_lang: str, tgt_lang: str) -> Iterator[Pair]:
                 yield make_pair(*_tmx_sides(_sentences(unit), src_lang, tgt_lang, where), where)
         except ParseError as error:
             raise ValueError(
-                f"{source}, line {error.position[0]}: the file must be well-formed XML, {error}"
+                f"{source}, line {error.position[0]}: the file must be well-formed XML, got {error}"
             ) from error
 
 
@@ -104,26 +104,28 @@ def _units(events: Iterator[tuple[str, Element]]) -> Iterator[Element]:
         elif event == "end" and _tag(element) == "tu":
             yield element
             if body is not None:
-                body.clear()  # a unit that was read is not kept
+                body.clear()  # frees the units that were read
 
 
 def _sentences(unit: Element) -> list[tuple[str, str]]:
-    """Gives the languages and sentences of a unit."""
-    found: list[tuple[str, str]] = []
+    """Return the languages and sentences of a unit."""
+    sentences: list[tuple[str, str]] = []
     for variant in unit:
         if _tag(variant) == "tuv":
             lang = variant.get(XML_LANG) or variant.get("lang") or ""
-            found += [(lang.lower(), _text(segment)) for segment in variant if _tag(segment) == "seg"]
-    return found
+            sentences += [(lang.lower(), _text(segment)) for segment in variant if _tag(segment) == "seg"]
+    return sentences
 
 
-def _tmx_sides(found: list[tuple[str, str]], src_lang: str, tgt_lang: str, where: str) -> tuple[str, str]:
+def _tmx_sides(sentences: list[tuple[str, str]], src_lang: str, tgt_lang: str, where: str) -> tuple[str, str]:
     if (src_lang, tgt_lang) == UNNAMED:
-        sentences = [words for _, words in found] + ["", ""]
-        return sentences[0], sentences[1]
-    sides = [next((words for lang, words in found if _is_language(lang, want)), None) for want in (src_lang, tgt_lang)]
+        first, second, *_ = [*(text for _, text in sentences), "", ""]
+        return first, second
+    sides = [
+        next((text for lang, text in sentences if _is_language(lang, want)), None) for want in (src_lang, tgt_lang)
+    ]
     if sides == [None, None]:
-        langs = ", ".join(lang or "none" for lang, _ in found)
+        langs = ", ".join(lang or "none" for lang, _ in sentences)
         raise ValueError(
             f"{where}: a unit must have the languages of data.src_lang and data.tgt_lang, {src_lang} and {tgt_lang}, "
             f"got {langs or 'no sentences'}"
@@ -132,7 +134,7 @@ def _tmx_sides(found: list[tuple[str, str]], src_lang: str, tgt_lang: str, where
 
 
 def _is_language(lang: str, want: str) -> bool:
-    """Tells whether a tag such as zh-hans-cn or en_GB is of a language."""
+    """Tell whether a tag such as zh-hans-cn or en_GB is of a language."""
     return lang.replace("_", "-").startswith(want.lower().replace("_", "-") + "-") or lang == want.lower()
 
 
@@ -155,7 +157,7 @@ FORMATS = {
 
 
 def read_pairs(sources: Sequence[str], src_lang: str, tgt_lang: str) -> Iterator[Pair]:
-    """Reads source after source, normalised and in order; a source is a file, two files joined by a comma, or `-`."""
+    """Yield the pairs of all sources in order, normalised; a source is a file, two files joined by a comma, or `-`."""
     check_sources(sources)
     for source in sources:
         files = split_source(source)
@@ -166,7 +168,7 @@ def read_pairs(sources: Sequence[str], src_lang: str, tgt_lang: str) -> Iterator
 
 
 def check_sources(sources: Sequence[str]) -> None:
-    """Raises ValueError where a source is not there or of no known format, before anything is read."""
+    """Raise ValueError for a source that is missing or of an unknown format, before anything is read."""
     for source in sources:
         files = split_source(source)
         for path in files:
@@ -177,7 +179,7 @@ def check_sources(sources: Sequence[str]) -> None:
 
 
 def split_source(source: str) -> tuple[str, ...]:
-    """Gives the one file of a source, or the two that are joined by a comma."""
+    """Return the one file of a source, or the two that are joined by a comma."""
     if "," not in source or Path(source).exists():
         return (source,)
     files = tuple(part.strip() for part in source.split(","))
@@ -189,21 +191,21 @@ def split_source(source: str) -> tuple[str, ...]:
 def _format(source: str) -> str:
     if source == "-":
         return ".tsv"
-    found = format_suffix(source)
-    if found not in FORMATS:
+    suffix = format_suffix(source)
+    if suffix not in FORMATS:
         raise ValueError(
-            f"{source}: {unknown(found, list(FORMATS), 'ending')}, each also with {', '.join(COMPRESSED)}; "
-            "two aligned files of any ending are joined by a comma"
+            f"{source}: {unknown(suffix, list(FORMATS), 'extension')}, each also with {', '.join(COMPRESSED)}; "
+            "two aligned files of any extension are joined by a comma"
         )
-    return found
+    return suffix
 
 
-BLOCK = 1 << 20  # bytes that are read at once
+BLOCK = 1 << 20  # bytes read at once
 
 
 @dataclass(frozen=True)
 class Document:
-    """A text by itself, the file and line where it stands, and the number of its source."""
+    """A text without a translation, the file and line it comes from, and the index of its source."""
 
     text: str
     where: str
@@ -211,7 +213,7 @@ class Document:
 
 
 def read_blocks(source: str) -> Iterator[str]:
-    """Gives a file's text, block by block; joined they are the text to the last sign, a mark of byte order aside."""
+    """Yield a file's text in blocks, unchanged but for a byte-order mark."""
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     with open_bytes(source) as stream:
         try:
@@ -223,7 +225,7 @@ def read_blocks(source: str) -> Iterator[str]:
 
 
 def read_documents(sources: Sequence[str], columns: Sequence[int]) -> Iterator[Document]:
-    """Reads source after source, a document on each line; its columns, all or those that are chosen, become lines."""
+    """Yield a document for each line of the sources; its columns, all or those named, become lines."""
     for origin, source in enumerate(sources):
         for number, line in enumerate(read_lines(source), start=1):
             where = f"{source}, line {number}"
@@ -244,7 +246,7 @@ COLUMNS = (".tsv", ".txt")
 
 
 def read_sentences(sources: Sequence[str], src_lang: str, tgt_lang: str) -> Iterator[str]:
-    """Gives the sentences of both sides of JSON lines and TMX, and of all columns of any other file."""
+    """Yield the sentences of both sides of JSON lines and TMX, and of all columns of any other file."""
     for source in sources:
         if format_suffix(source) in FORMATS and format_suffix(source) not in COLUMNS:
             for pair in read_pairs((source,), src_lang, tgt_lang):
@@ -256,7 +258,7 @@ def read_sentences(sources: Sequence[str], src_lang: str, tgt_lang: str) -> Iter
 
 
 def check_excluded_files(sources: Sequence[str]) -> None:
-    """Raises ValueError where a file is not there."""
+    """Raise ValueError for a missing file."""
     for source in sources:
         for path in split_source(source):
             if path != "-":

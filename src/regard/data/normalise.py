@@ -5,13 +5,13 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# Controls that are no white space, zero-width spaces and marks of byte order, and halves of surrogate pairs.
+# Control characters that are not white space, zero-width spaces, byte-order marks, and lone surrogates.
 _NOISE = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u200b\u2060\ufeff\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
 class Pair:
-    """A sentence, its translation, the file and line where they stand, and the number of their source."""
+    """A sentence, its translation, the file and line they come from, and the index of their source."""
 
     src: str
     tgt: str
@@ -20,25 +20,25 @@ class Pair:
 
 
 def make_pair(src: str, tgt: str, where: str) -> Pair:
-    """Makes a pair of sentences as they were read."""
+    """Return a pair of sentences, normalised."""
     return Pair(normalise(src), normalise(tgt), where)
 
 
 def normalise(text: str) -> str:
-    """Composes characters (NFC), drops control characters and folds white space; all else stays as it was written."""
+    """Compose characters (NFC), drop control characters and collapse white space; change nothing else."""
     if not text.isascii():
-        # The sign with which tokenizers mark a space would come back as one.
+        # Tokenizers mark a space by this character, and would decode it as one.
         text = unicodedata.normalize("NFC", _NOISE.sub("", text).replace("\u2581", "_"))
     elif not text.isprintable():
         text = _NOISE.sub("", text)
     return " ".join(text.split())
 
 
-_NO_WORD = re.compile(r"[\W_]+")  # all but letters and digits; marks are among it
+_NO_WORD = re.compile(r"[\W_]+")  # all but letters and digits; combining marks match too
 
 
 def dedup_key(text: str) -> str:
-    """Keeps letters, digits and marks (categories L, N and M), case-folded (NFKC); a text without any is its own key.
+    """Keep letters, digits and marks (categories L, N and M), case-folded (NFKC); a text without any is its own key.
 
     >>> key_of("Who's Tom? ") == key_of("“WHOS TOM”")
     True
@@ -51,11 +51,11 @@ def _folded(text: str) -> str:
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
 
 
-def _marks(found: re.Match[str]) -> str:
-    return "".join(sign for sign in found[0] if unicodedata.category(sign)[0] == "M")
+def _marks(match: re.Match[str]) -> str:
+    return "".join(character for character in match[0] if unicodedata.category(character)[0] == "M")
 
 
-# Han alone is Chinese; with kana it is Japanese. Scripts that many languages share tell nothing.
+# Han alone is Chinese; with kana it is Japanese. Scripts that many languages share do not identify one.
 SCRIPTS = {
     "ja": re.compile(r"[\u3040-\u30ff]"),
     "ko": re.compile(r"[\uac00-\ud7af]"),
@@ -64,18 +64,18 @@ SCRIPTS = {
 
 
 def guess_language(texts: Sequence[str]) -> str | None:
-    """Gives zh, ja or ko where most texts have letters of that script, else None."""
+    """Return zh, ja or ko if most texts have letters of that script, else None."""
     for language, letters in SCRIPTS.items():
         if sum(letters.search(text) is not None for text in texts) * 2 > len(texts):
             return language
     return None
 
 
-Span = tuple[int, int]  # characters from … up to
+Span = tuple[int, int]  # characters, start and end
 
-# Scripts whose words stand without spaces between them.
+# Scripts written without spaces between words.
 SIGNS = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff"
-# Signs of Thai and its like that belong to the letter before them.
+# Marks of Thai and similar scripts that belong to the letter before them.
 MARKS = r"\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc\u0ec8-\u0ece\u102b-\u103e\u17b4-\u17d3\u3099\u309a"
 UNSPACED = re.compile(rf"[{SIGNS}]")
 WORD = re.compile(rf"[{SIGNS}][{MARKS}]*|[^\s{SIGNS}]+")
@@ -86,27 +86,26 @@ QUOTE = '"'
 
 @dataclass(frozen=True)
 class Sentence:
-    """A text as a model reads it, and its words, which cover all of it but the white space."""
+    """A normalised text and the spans of its words, which cover all of it but the white space."""
 
     text: str
     spans: tuple[Span, ...]
 
     @property
     def words(self) -> list[str]:
-        """Names the words."""
         return [self.text[start:stop] for start, stop in self.spans]
 
 
 def split_words(text: str) -> Sentence:
-    """Takes for a word what stands between spaces, and each sign of Chinese and its like by itself."""
+    """Split at spaces; in scripts without spaces each character is a word."""
     text = normalise(text)
     return Sentence(text, tuple(match.span() for match in WORD.finditer(text)))
 
 
 def split_pieces(text: str, pieces: Sequence[Span]) -> Sentence:
-    """Takes for a word what stands between spaces, and in Chinese and its like each piece by itself."""
+    """Split at spaces; in scripts without spaces each of the given pieces is a word."""
     text = normalise(text)
-    inside = {place for start, stop in pieces for place in range(start + 1, stop)}
+    inside = {i for start, stop in pieces for i in range(start + 1, stop)}
     spans: list[Span] = []
     for start, stop in split_words(text).spans:
         if start in inside:
@@ -117,9 +116,9 @@ def split_pieces(text: str, pieces: Sequence[Span]) -> Sentence:
 
 
 def join_words(line: str) -> Sentence:
-    """Takes for a word what stands between spaces, and joins words as they are written: Chinese without spaces.
+    """Take space-separated words and join them as they are written: scripts without spaces, and punctuation, attached.
 
-    Signs that close or open go with their word, so that a model reads what it has learned to read.
+    A model then reads text as in its training data.
     """
     words = normalise(line).split()
     text, spans = "", []
@@ -127,14 +126,14 @@ def join_words(line: str) -> Sentence:
         text += " " if number and _needs_space(words[:number], word) else ""
         spans.append((len(text), len(text) + len(word)))
         text += word
-    if normalise(text) != text:  # letters that compose across a border: there the words stay apart
+    if normalise(text) != text:  # characters compose across a word boundary: keep the spaces
         text = " ".join(words)
         spans = [match.span() for match in re.finditer(r"\S+", text)]
     return Sentence(text, tuple(spans))
 
 
 def _needs_space(before: Sequence[str], word: str) -> bool:
-    """Tells whether a space is written before a word; every second straight quote closes."""
+    """Tell whether a space is written before a word; every second straight quote closes."""
     last = before[-1]
     if UNSPACED.match(last[-1]) or UNSPACED.match(word[0]) or CLOSING.fullmatch(word) or OPENING.fullmatch(last):
         return False

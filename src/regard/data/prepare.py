@@ -1,4 +1,4 @@
-"""Corpus settings -> dataset: checks, fingerprint, the whole way."""
+"""From the settings of a corpus to a dataset on disk: checks, fingerprint, preparation."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.atomic import atomic_folder
-from regard.config import DataSettings, TextSettings, choose
+from regard.config import DataSettings, TextSettings
 from regard.data.cleaning import (
     N_EXAMPLES,
     REASONS,
@@ -43,11 +43,10 @@ from regard.data.tokenizer import Tokenizer
 from regard.data.vocabulary import LONGEST_PIECE, check_symbols, train_tokenizer
 
 MAX_VARIANTS = 255
-FORMS = ("pairs", "text", "documents")
 
 
 def check_pair_settings(data: DataSettings, text: TextSettings, tokenizer: Tokenizer | None) -> None:
-    """Raises ValueError naming the first setting that is wrong."""
+    """Raise ValueError naming the first setting that is wrong for sentence pairs."""
     if not data.train:
         raise ValueError("data.train must name the training text, got nothing")
     if data.valid_size < 1:
@@ -57,16 +56,15 @@ def check_pair_settings(data: DataSettings, text: TextSettings, tokenizer: Token
     check_symbols(text.symbols)
     if tokenizer is not None and (missing := [symbol for symbol in text.symbols if symbol not in tokenizer.symbols]):
         raise ValueError(
-            f"text.symbols must be symbols of the tokenizer that is given, got {missing[0]!r}; "
-            f"it has {', '.join(sorted(tokenizer.symbols)) or 'none'}: leave it out, or learn another tokenizer"
+            f"text.symbols must be symbols of the given tokenizer, got {missing[0]!r}; "
+            f"it has {', '.join(sorted(tokenizer.symbols)) or 'none'}: leave it out, or train another tokenizer"
         )
     check_sources((*data.train, *data.valid, *data.test))
     check_excluded_files(data.exclude)
 
 
 def check_text_settings(data: DataSettings, text: TextSettings, tokenizer: Tokenizer | None) -> None:
-    """Raises ValueError naming the first setting that text without translations cannot have."""
-    choose(dict.fromkeys(FORMS), data.form, "data.form")
+    """Raise ValueError naming the first setting that is wrong for text without translations."""
     if not data.train:
         raise ValueError("data.train must name the training text, got nothing")
     if data.valid_size < 1:
@@ -74,13 +72,13 @@ def check_text_settings(data: DataSettings, text: TextSettings, tokenizer: Token
     pairs_only: dict[str, object] = {"data.tags": data.tags, "data.reverse": data.reverse, "data.exclude": data.exclude}
     pairs_only |= {"text.sampling": text.sampling, "text.symbols": text.symbols}
     documents_only = {} if data.form == "documents" else {"data.weights": data.weights, "data.columns": data.columns}
-    for name, given in (pairs_only | documents_only).items():
-        if given:
-            raise ValueError(f"{name} has no meaning for data.form {data.form!r}, got {given!r}: leave it out")
+    for name, value in (pairs_only | documents_only).items():
+        if value:
+            raise ValueError(f"{name} has no meaning for data.form {data.form!r}, got {value!r}: leave it out")
     _check_mixture(data, text)
     _check_text_numbers(text)
     if text.max_len < 2:
-        raise ValueError(f"text.max_len must be 2 or more for text that is gone on with, got {text.max_len}")
+        raise ValueError(f"text.max_len must be 2 or more for data.form {data.form!r}, got {text.max_len}")
     if wrong := [column for column in data.columns if column < 1]:
         raise ValueError(f"data.columns must be counted from 1, got {wrong[0]}")
     for source in (*data.train, *data.valid, *data.test):
@@ -89,15 +87,16 @@ def check_text_settings(data: DataSettings, text: TextSettings, tokenizer: Token
 
 
 def _check_mixture(data: DataSettings, text: TextSettings) -> None:
-    for name, given in (("weights", data.weights), ("tags", data.tags)):
-        if given and len(given) != len(data.train):
+    for name, values in (("weights", data.weights), ("tags", data.tags)):
+        if values and len(values) != len(data.train):
+            n = len(values)
             raise ValueError(
-                f"data.{name} must have one entry for each source of data.train, got {len(given)} for {len(data.train)}"
+                f"data.{name} must have one entry for each source of data.train, got {n} for {len(data.train)}"
             )
     for weight in data.weights:
         if not 0 < weight < float("inf"):
             raise ValueError(
-                f"data.weights must be numbers above 0, got {weight}; leave out a source that is not wanted"
+                f"data.weights must be positive numbers, got {weight}; leave out a source that is not wanted"
             )
     for tag in data.tags:
         if tag and tag not in text.symbols:
@@ -118,19 +117,19 @@ def _check_text_numbers(text: TextSettings) -> None:
         raise ValueError(f"text.variants must lie in 1 … {MAX_VARIANTS}, got {text.variants}")
 
 
-FORMAT = 2  # of the prepared files; a program that writes them otherwise counts on
-END = 1 << 16  # bytes at either end of a file that are looked at
+FORMAT = 2  # version of the prepared files
+END = 1 << 16  # bytes hashed at either end of a file
 
 
 def fingerprint(data: DataSettings, text: TextSettings, seed: int, tokenizer: Tokenizer | None) -> str:
-    """Names all that the prepared text depends on, as JSON: settings, seed, sources and a given tokenizer."""
-    given = tokenizer.models if tokenizer else ()
+    """Return all that a dataset depends on, as JSON: settings, seed, sources and a given tokenizer."""
+    models = tokenizer.models if tokenizer else ()
     parts = {
         "format": FORMAT,
         "data": asdict(data),
         "text": {name: value for name, value in asdict(text).items() if name != "variants" or text.sampling > 0},
         "seed": seed,
-        "tokenizer": [blake2b(model, digest_size=16).hexdigest() for model in given],
+        "tokenizer": [blake2b(model, digest_size=16).hexdigest() for model in models],
         "files": [_file_identity(path) for path in _files((*data.train, *data.valid, *data.test, *data.exclude))],
     }
     return json.dumps(parts, ensure_ascii=False, indent=1)
@@ -141,13 +140,13 @@ def _files(sources: Sequence[str]) -> list[str]:
 
 
 def _file_identity(path: str) -> dict[str, Any]:
-    """Looks at size, time and both ends: reading all of a large file would take as long as preparing it."""
+    """Return size, time and a hash of both ends: reading all of a large file would take as long as preparing it."""
     with open(path, "rb") as file:
-        found = os.fstat(file.fileno())
+        stat = os.fstat(file.fileno())
         ends = blake2b(file.read(END), digest_size=16)
-        file.seek(max(0, found.st_size - END))
+        file.seek(max(0, stat.st_size - END))
         ends.update(file.read(END))
-    return {"path": path, "size": found.st_size, "mtime_ns": found.st_mtime_ns, "ends": ends.hexdigest()}
+    return {"path": path, "size": stat.st_size, "mtime_ns": stat.st_mtime_ns, "ends": ends.hexdigest()}
 
 
 FINGERPRINT = "fingerprint.json"
@@ -160,7 +159,7 @@ Examples = dict[Status, list[str]]
 
 @dataclass(frozen=True)
 class PairJob:
-    """What is to be prepared, and who is told of it."""
+    """A corpus of sentence pairs to prepare, and where to report progress."""
 
     data: DataSettings
     text: TextSettings
@@ -170,11 +169,11 @@ class PairJob:
 
     @property
     def weights(self) -> tuple[float, ...]:
-        """Gives how often an epoch sees a pair of each training source."""
+        """How often an epoch sees a pair of each training source."""
         return self.data.weights or (1.0,) * len(self.data.train)
 
     def read(self, sources: Sequence[str]) -> Iterator[Pair]:
-        """Reads sources from their beginning."""
+        """Yield the pairs of sources, reversed if the settings say so."""
         n = 0
         for origin, source in enumerate(sources):
             for pair in read_pairs((source,), *self.languages()):
@@ -186,19 +185,19 @@ class PairJob:
         self.tick(n % EVERY)
 
     def languages(self) -> tuple[str, str]:
-        """Gives the languages in the order in which the files have them."""
+        """Return the languages in the order of the files."""
         src, tgt = self.data.src_lang, self.data.tgt_lang
         return (tgt, src) if self.data.reverse else (src, tgt)
 
     def add_tag(self, pair: Pair) -> Pair:
-        """Sets the tag of its source before a training pair."""
+        """Put the tag of its source before a training pair."""
         tag = self.data.tags[pair.origin] if self.data.tags else ""
         return replace(pair, src=f"{tag} {pair.src}") if tag else pair
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Validation or test text that was given."""
+    """Validation or test pairs, without those that have an empty side."""
 
     pairs: list[Pair]
     n_empty: int
@@ -213,50 +212,50 @@ def prepare(
     tokenizer: Tokenizer | None = None,
     tick: Tick = lambda n: None,
 ) -> Dataset:
-    """Reads a corpus, cleans it, learns its pieces and stores its ids in `folder/data`, or opens what is there.
+    """Read a corpus, clean it, train a tokenizer and store the ids in `folder/data`; reuse it if nothing has changed.
 
-    The text is streamed three times: to judge each pair, to learn the pieces, and to encode. In memory are 27 bytes a
-    pair, at most a million sentences for the pieces, and the validation and test text. `tick` is told how many more
-    pairs were read. Text without translations (`data.form`) is prepared in the same way.
+    The text is streamed three times: to classify each pair, to train the tokenizer, and to encode. Memory holds 27
+    bytes a pair, at most a million sentences for the tokenizer, and the validation and test text. `tick` is called
+    with the number of pairs read since the last call.
     """
     (check_pair_settings if data.form == "pairs" else check_text_settings)(data, text, tokenizer)
-    with copy_stdin(data, folder) as kept:
-        mark = fingerprint(kept, text, seed, tokenizer)
-        prepared = _open_unchanged(folder / "data", mark, log)
-        if prepared is None:
-            if kept.form == "pairs":
-                _write_pairs(folder / "data", PairJob(kept, text, seed, log, tick), tokenizer, mark)
+    with copy_stdin(data, folder) as data:
+        mark = fingerprint(data, text, seed, tokenizer)
+        dataset = _open_unchanged(folder / "data", mark, log)
+        if dataset is None:
+            if data.form == "pairs":
+                _write_pairs(folder / "data", PairJob(data, text, seed, log, tick), tokenizer, mark)
             else:
-                _write_text(folder / "data", TextJob(kept, text, seed, log), tokenizer, mark)
-            prepared = open_dataset(folder / "data")
-    for line in prepared.report.lines():
+                _write_text(folder / "data", TextJob(data, text, seed, log), tokenizer, mark)
+            dataset = open_dataset(folder / "data")
+    for line in dataset.report.lines():
         log(line)
-    return prepared
+    return dataset
 
 
-def _open_unchanged(folder: Path, mark: str, say: Log) -> Dataset | None:
+def _open_unchanged(folder: Path, mark: str, log: Log) -> Dataset | None:
     path = folder / FINGERPRINT
     if not path.is_file() or path.read_text(encoding="utf-8") != mark:
         return None
     try:
-        prepared = open_dataset(folder)
+        dataset = open_dataset(folder)
     except ValueError as error:
-        say(f"preparing the text anew: {error}")
+        log(f"preparing the text again: {error}")
         return None
-    say(f"the text in {folder} is used again, nothing has changed")
-    return prepared
+    log(f"the prepared text in {folder} is unchanged and is used again")
+    return dataset
 
 
 def _write_pairs(target: Path, job: PairJob, tokenizer: Tokenizer | None, mark: str) -> None:
     valid, test = _read_held_out(job, "data.valid"), _read_held_out(job, "data.test")
-    ledger = _scan_training(job, valid, test)
+    index = _scan_training(job, valid, test)
     if tokenizer is None:
-        kept = ledger.select(job.read(job.data.train), Status.TRAIN)
-        tokenizer = train_tokenizer(((pair.src, pair.tgt) for pair in kept), job.text, job.log, job.seed)
+        training = index.select(job.read(job.data.train), Status.TRAIN)
+        tokenizer = train_tokenizer(((pair.src, pair.tgt) for pair in training), job.text, job.log, job.seed)
     often = f", each in {1 + job.text.variants} segmentations" if job.text.sampling else ""
-    job.log(f"encoding {ledger.count(Status.TRAIN):,} pairs{often}")
+    job.log(f"encoding {index.count(Status.TRAIN):,} pairs{often}")
     with atomic_folder(target) as draft:
-        report = _write_splits(draft, job, ledger, tokenizer, (valid, test))
+        report = _write_splits(draft, job, index, tokenizer, (valid, test))
         write_report(report, draft / REPORT)
         tokenizer.save(draft)
         (draft / FINGERPRINT).write_text(mark, encoding="utf-8")
@@ -264,9 +263,9 @@ def _write_pairs(target: Path, job: PairJob, tokenizer: Tokenizer | None, mark: 
 
 def _write_text(target: Path, job: TextJob, tokenizer: Tokenizer | None, mark: str) -> None:
     with atomic_folder(target) as draft:
-        learned, report = write_text(draft, job, tokenizer)
+        tokenizer, report = write_text(draft, job, tokenizer)
         write_report(report, draft / REPORT)
-        learned.save(draft)
+        tokenizer.save(draft)
         (draft / FINGERPRINT).write_text(mark, encoding="utf-8")
 
 
@@ -280,87 +279,87 @@ def _read_held_out(job: PairJob, setting: str) -> HeldOut:
 
 
 def _scan_training(job: PairJob, valid: HeldOut, test: HeldOut) -> PairIndex:
-    """Says of each training pair where it goes, as far as characters can tell."""
+    """Classify the training pairs, as far as it is possible without a tokenizer."""
     job.log(f"reading {', '.join(job.data.train)}")
-    # A side of more characters has too many pieces, whatever the pieces are.
-    ledger = scan(job.read(job.data.train), job.text.max_len * LONGEST_PIECE)
-    if not len(ledger.statuses):
-        raise ValueError(f"{', '.join(job.data.train)}: the text must have pairs of sentences, got an empty file")
-    for held, verdict in ((test, Status.IN_TEST), (valid, Status.IN_VALID)):
-        src, tgt = hash_keys(pair.src for pair in held.pairs), hash_keys(pair.tgt for pair in held.pairs)
-        ledger = ledger.mark(ledger.overlapping(src, tgt), verdict)
+    # A side with more characters is too long in any tokenization.
+    index = scan(job.read(job.data.train), job.text.max_len * LONGEST_PIECE)
+    if not len(index.statuses):
+        raise ValueError(f"{', '.join(job.data.train)}: the text must have sentence pairs, got an empty file")
+    for held_out, status in ((test, Status.IN_TEST), (valid, Status.IN_VALID)):
+        src, tgt = hash_keys(pair.src for pair in held_out.pairs), hash_keys(pair.tgt for pair in held_out.pairs)
+        index = index.mark(index.overlapping(src, tgt), status)
     out = hash_keys(read_sentences(job.data.exclude, job.data.src_lang, job.data.tgt_lang))
-    ledger = ledger.mark(ledger.overlapping(out, out), Status.EXCLUDED)
+    index = index.mark(index.overlapping(out, out), Status.EXCLUDED)
     if not job.data.valid:
-        ledger = _split(job, ledger)
-    if ledger.count(Status.TRAIN) < 2:
-        raise ValueError(_too_few(job, ledger))
-    return ledger
+        index = _split(job, index)
+    if index.count(Status.TRAIN) < 2:
+        raise ValueError(_too_few(job, index))
+    return index
 
 
-def _split(job: PairJob, ledger: PairIndex) -> PairIndex:
-    """Splits validation off the sources without a tag, if there are any: they are what users will write."""
+def _split(job: PairJob, index: PairIndex) -> PairIndex:
+    """Split a validation set off the sources without a tag, if there are any: they are what users will translate."""
     tags = job.data.tags or ("",) * len(job.data.train)
     untagged = [origin for origin, tag in enumerate(tags) if not tag]
     try:
-        return split_valid(ledger, job.data.valid_size, untagged or range(len(tags)))
+        return split_valid(index, job.data.valid_size, untagged or range(len(tags)))
     except ValueError as error:
         raise ValueError(f"{', '.join(job.data.train)}: {error}") from error
 
 
-def _too_few(job: PairJob, ledger: PairIndex) -> str:
-    found = "; ".join(f"{finding.count} {finding.what}" for finding in count_left_out(ledger, {}) if finding.count)
+def _too_few(job: PairJob, index: PairIndex) -> str:
+    reasons = "; ".join(f"{reason.count} {reason.what}" for reason in count_left_out(index, {}) if reason.count)
     return (
         f"{', '.join(job.data.train)}: 2 training pairs or more must be left, "
-        f"got {ledger.count(Status.TRAIN)} of {len(ledger.statuses)} ({found or 'none was left out'}); add text"
+        f"got {index.count(Status.TRAIN)} of {len(index.statuses)} ({reasons or 'none left out'}); add text"
     )
 
 
 def _write_splits(
-    draft: Path, job: PairJob, ledger: PairIndex, tokenizer: Tokenizer, held: tuple[HeldOut, HeldOut]
+    draft: Path, job: PairJob, index: PairIndex, tokenizer: Tokenizer, held_out: tuple[HeldOut, HeldOut]
 ) -> DataReport:
-    """Writes the stores and sentences of all splits."""
+    """Write the stores and sentences of all splits."""
     vocab_size = max(tokenizer.vocab_size("src"), tokenizer.vocab_size("tgt"))
     examples: Examples = defaultdict(list)
-    pairs = _note_examples(job.read(job.data.train), ledger, examples)
-    wanted = map(job.add_tag, ledger.select(pairs, Status.TRAIN, Status.VALID))
-    fitted = _note_misfits(encode_pairs(wanted, tokenizer, job.text), examples)
-    how = StoreLayout(vocab_size, job.weights, make_variant_sampler(tokenizer, job.text, job.seed))
-    split = write_train(draft, ledger, fitted, how)
-    valid, test = (list(encode_pairs(each.pairs, tokenizer, job.text)) for each in held)
+    pairs = _note_examples(job.read(job.data.train), index, examples)
+    wanted = map(job.add_tag, index.select(pairs, Status.TRAIN, Status.VALID))
+    encoded = _note_misfits(encode_pairs(wanted, tokenizer, job.text), examples)
+    layout = StoreLayout(vocab_size, job.weights, make_variant_sampler(tokenizer, job.text, job.seed))
+    split = write_train(draft, index, encoded, layout)
+    valid, test = (list(encode_pairs(each.pairs, tokenizer, job.text)) for each in held_out)
     valid = valid or split
     write_held_out(draft / "valid", valid, vocab_size)
     write_held_out(draft / "test", test, vocab_size)
-    if ledger.count(Status.TRAIN) < 2:
-        raise ValueError(_too_few(job, ledger))
+    if index.count(Status.TRAIN) < 2:
+        raise ValueError(_too_few(job, index))
     if all(item.status is not Status.TRAIN for item in valid):
         raise ValueError(
-            f"validation must have 1 pair or more with at most {job.text.max_len} pieces a side, got 0 of "
+            f"validation must have 1 pair or more with at most {job.text.max_len} tokens a side, got 0 of "
             f"{len(valid)}; raise text.max_len"
         )
     return DataReport(
-        read=len(ledger.statuses),
-        train=ledger.count(Status.TRAIN),
+        read=len(index.statuses),
+        train=index.count(Status.TRAIN),
         valid=len(valid),
         test=len(test),
         valid_is_split=not job.data.valid,
-        left_out=count_left_out(ledger, examples),
-        held_empty=sum(each.n_empty for each in held),
-        origins=count_origins(ledger, job.data.train, job.weights),
+        left_out=count_left_out(index, examples),
+        held_empty=sum(each.n_empty for each in held_out),
+        origins=count_origins(index, job.data.train, job.weights),
     )
 
 
-def _note_examples(pairs: Iterable[Pair], ledger: PairIndex, examples: Examples) -> Iterator[Pair]:
-    """Passes pairs on, and notes where the first of each kind that is left out stand."""
-    wanted = {int(place): verdict for verdict in REASONS for place in ledger.indices(verdict)[:N_EXAMPLES]}
+def _note_examples(pairs: Iterable[Pair], index: PairIndex, examples: Examples) -> Iterator[Pair]:
+    """Pass pairs on, and note the places of the first ones left out for each reason."""
+    wanted = {int(i): status for status in REASONS for i in index.indices(status)[:N_EXAMPLES]}
     for n, pair in enumerate(pairs):
         if n in wanted:
             examples[wanted[n]].append(pair.where)
         yield pair
 
 
-def _note_misfits(fitted: Iterable[EncodedPair], examples: Examples) -> Iterator[EncodedPair]:
-    for item in fitted:
+def _note_misfits(pairs: Iterable[EncodedPair], examples: Examples) -> Iterator[EncodedPair]:
+    for item in pairs:
         if item.status is not Status.TRAIN and len(examples[item.status]) < N_EXAMPLES:
             examples[item.status].append(item.pair.where)
         yield item

@@ -1,4 +1,4 @@
-"""The same for text without translations."""
+"""Preparation of text without translations: running text and documents."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ from regard.data.vocabulary import LONGEST_PIECE, Log, train_tokenizer
 
 @dataclass(frozen=True)
 class TextJob:
-    """What is to be prepared, and who is told of it."""
+    """A corpus without translations to prepare, and where to report progress."""
 
     data: DataSettings
     text: TextSettings
@@ -36,118 +36,118 @@ class TextJob:
     log: Log
 
     def train_tokenizer(self, texts: Iterable[str]) -> Tokenizer:
-        """Learns the pieces of texts: one vocabulary, as there is one side."""
-        if self.text.kind == "characters":  # which are counted as the text goes by
+        """Train one vocabulary, as there is one side."""
+        if self.text.kind == "characters":  # counted in a stream, without a sample
             return Tokenizer((train_characters(texts, self.text.vocab_size, self.text.byte_fallback),))
         settings = replace(self.text, joint=True)
         return train_tokenizer(((text, text) for text in texts), settings, self.log, self.seed)
 
 
 def write_documents(draft: Path, job: TextJob, tokenizer: Tokenizer | None) -> tuple[Tokenizer, DataReport]:
-    """Stores documents; those that occur before, or in validation or test, are left out of training."""
-    data, held = job.data, [_read_held_out(job, name) for name in ("valid", "test")]
+    """Store documents; duplicates and those that occur in validation or test are left out of training."""
+    data = job.data
+    valid, test = (_read_held_out(job, name) for name in ("valid", "test"))
     job.log(f"reading {', '.join(data.train)}")
-    ledger = _scan_training(job, *held)
+    index = _scan_training(job, valid, test)
     if tokenizer is None:
-        kept = ledger.select(_as_pairs(read_documents(data.train, data.columns)), Status.TRAIN)
-        tokenizer = job.train_tokenizer(pair.tgt for pair in kept)
-    valid, test = held
-    split, where = _store_training(draft / "train", job, ledger, tokenizer)
+        training = index.select(_as_pairs(read_documents(data.train, data.columns)), Status.TRAIN)
+        tokenizer = job.train_tokenizer(pair.tgt for pair in training)
+    split, where = _store_training(draft / "train", job, index, tokenizer)
     _store_held_out(draft / "valid", valid or split, job, tokenizer)
     _store_held_out(draft / "test", test, job, tokenizer)
     for name, wanted in (("train", 2), ("valid", 1)):
         if (n := len(IdStore(draft / name))) < wanted:
             raise ValueError(
                 f"{', '.join(data.train)}: {wanted} or more documents of at most text.max_len {job.text.max_len} "
-                f"pieces must be left for data.{name}, got {n}; add text, or raise text.max_len"
+                f"tokens must be left for data.{name}, got {n}; add text, or raise text.max_len"
             )
     report = DataReport(
-        read=len(ledger.statuses),
-        train=ledger.count(Status.TRAIN),
+        read=len(index.statuses),
+        train=index.count(Status.TRAIN),
         valid=len(valid or split),
         test=len(test),
         valid_is_split=not data.valid,
-        left_out=count_left_out(ledger, where),
+        left_out=count_left_out(index, where),
         held_empty=0,
-        origins=count_origins(ledger, data.train, data.weights or (1.0,) * len(data.train)),
+        origins=count_origins(index, data.train, data.weights or (1.0,) * len(data.train)),
         unit="documents",
     )
     return tokenizer, report
 
 
 def _as_pairs(documents: Iterable[Document]) -> Iterator[Pair]:
-    """Takes each document for a pair with itself, which is how a ledger judges it."""
+    """Yield each document as a pair with itself, for a PairIndex."""
     return (Pair(each.text, each.text, each.where, each.origin) for each in documents)
 
 
 def _read_held_out(job: TextJob, name: str) -> list[Pair]:
     sources = job.data.valid if name == "valid" else job.data.test
-    found = [pair for pair in _as_pairs(read_documents(sources, job.data.columns)) if pair.tgt]
-    if sources and not found:
+    pairs = [pair for pair in _as_pairs(read_documents(sources, job.data.columns)) if pair.tgt]
+    if sources and not pairs:
         raise ValueError(f"{', '.join(sources)}: data.{name} must have 1 document or more, got empty lines")
-    return found
+    return pairs
 
 
 def _scan_training(job: TextJob, valid: list[Pair], test: list[Pair]) -> PairIndex:
-    """Says of each training document where it goes, as far as characters can tell."""
+    """Classify the training documents, as far as it is possible without a tokenizer."""
     longest = 1 if job.text.kind == "characters" else LONGEST_PIECE
     documents = _as_pairs(read_documents(job.data.train, job.data.columns))
-    ledger = scan(documents, job.text.max_len * longest)
-    for held, verdict in ((test, Status.IN_TEST), (valid, Status.IN_VALID)):
-        keys = hash_keys(pair.tgt for pair in held)
-        ledger = ledger.mark(ledger.overlapping(keys, keys), verdict)
-    return ledger if job.data.valid else split_valid(ledger, job.data.valid_size, range(len(job.data.train)))
+    index = scan(documents, job.text.max_len * longest)
+    for held_out, status in ((test, Status.IN_TEST), (valid, Status.IN_VALID)):
+        keys = hash_keys(pair.tgt for pair in held_out)
+        index = index.mark(index.overlapping(keys, keys), status)
+    return index if job.data.valid else split_valid(index, job.data.valid_size, range(len(job.data.train)))
 
 
 def _store_training(
-    folder: Path, job: TextJob, ledger: PairIndex, tokenizer: Tokenizer
+    folder: Path, job: TextJob, index: PairIndex, tokenizer: Tokenizer
 ) -> tuple[list[Pair], dict[Status, list[str]]]:
-    """Stores what is for training, and gives what is for validation; the ledger learns which do not fit."""
+    """Store the training documents and return those split off for validation; mark those that are too long."""
     split: list[tuple[Pair, list[int]]] = []
     overlong: list[tuple[Pair, list[int]]] = []
     where: dict[Status, list[str]] = {}
     weights = job.data.weights or (1.0,) * len(job.data.train)
-    documents = _as_pairs(_note_examples(read_documents(job.data.train, job.data.columns), ledger, where))
+    documents = _as_pairs(_note_examples(read_documents(job.data.train, job.data.columns), index, where))
     wanted = zip(
-        ledger.indices(Status.TRAIN, Status.VALID),
-        ledger.select(documents, Status.TRAIN, Status.VALID),
+        index.indices(Status.TRAIN, Status.VALID),
+        index.select(documents, Status.TRAIN, Status.VALID),
         strict=True,
     )
     with write_store(folder, tokenizer.vocab_size("tgt"), 0, weights) as store:
         while block := list(islice(wanted, BLOCK)):
             ids = tokenizer.encode_batch([pair.tgt for _, pair in block], "tgt")
             fitting = []
-            for (place, pair), some in zip(block, ids, strict=True):
-                verdict = Status.OVERLONG if len(some) > job.text.max_len else Status(int(ledger.statuses[place]))
-                ledger.statuses[place] = verdict
-                {Status.OVERLONG: overlong, Status.VALID: split}.get(verdict, fitting).append((pair, some))
+            for (i, pair), some in zip(block, ids, strict=True):
+                status = Status.OVERLONG if len(some) > job.text.max_len else Status(int(index.statuses[i]))
+                index.statuses[i] = status
+                {Status.OVERLONG: overlong, Status.VALID: split}.get(status, fitting).append((pair, some))
             nothing: list[list[int]] = [[] for _ in fitting]
             origins = [pair.origin for pair, _ in fitting]
             store.extend(plain_segmentations(nothing), plain_segmentations([some for _, some in fitting]), origins)
     where.setdefault(Status.OVERLONG, []).extend(pair.where for pair, _ in overlong)
-    return [pair for pair, _ in split], {verdict: places[:N_EXAMPLES] for verdict, places in where.items()}
+    return [pair for pair, _ in split], {status: examples[:N_EXAMPLES] for status, examples in where.items()}
 
 
 def _note_examples(
-    documents: Iterable[Document], ledger: PairIndex, where: dict[Status, list[str]]
+    documents: Iterable[Document], index: PairIndex, where: dict[Status, list[str]]
 ) -> Iterator[Document]:
-    """Passes documents on, and notes where those that are left out stand."""
-    for document, verdict in zip(documents, ledger.statuses.tolist(), strict=True):
-        if verdict not in (Status.TRAIN, Status.VALID):
-            where.setdefault(Status(verdict), []).append(document.where)
+    """Pass documents on, and note the places of those that are left out."""
+    for document, status in zip(documents, index.statuses.tolist(), strict=True):
+        if status not in (Status.TRAIN, Status.VALID):
+            where.setdefault(Status(status), []).append(document.where)
         yield document
 
 
-def _store_held_out(folder: Path, held: Sequence[Pair], job: TextJob, tokenizer: Tokenizer) -> None:
+def _store_held_out(folder: Path, pairs: Sequence[Pair], job: TextJob, tokenizer: Tokenizer) -> None:
     with write_store(folder, tokenizer.vocab_size("tgt")) as store:
-        for ids in tokenizer.encode_batch([pair.tgt for pair in held], "tgt"):
+        for ids in tokenizer.encode_batch([pair.tgt for pair in pairs], "tgt"):
             if len(ids) <= job.text.max_len:
                 store.add([], ids)
 
 
 @dataclass(frozen=True)
 class TextRange:
-    """The characters of a file from one place up to another."""
+    """The characters of a file from `start` up to `stop`."""
 
     source: str
     start: int
@@ -158,44 +158,43 @@ class TextRange:
 
 
 def count_characters(source: str) -> int:
-    """Counts the characters of a file."""
     return sum(len(block) for block in read_blocks(source))
 
 
-def read_range(part: TextRange) -> Iterator[str]:
-    """Gives the text of a part, block by block."""
+def read_range(span: TextRange) -> Iterator[str]:
+    """Yield the text of a range in blocks."""
     at = 0
-    for block in read_blocks(part.source):
-        if text := block[max(0, part.start - at) : max(0, part.stop - at)]:
+    for block in read_blocks(span.source):
+        if text := block[max(0, span.start - at) : max(0, span.stop - at)]:
             yield text
         at += len(block)
 
 
-def range_lines(part: TextRange) -> Iterator[str]:
-    """Gives the lines of a part; a line feed alone ends one."""
+def range_lines(span: TextRange) -> Iterator[str]:
+    r"""Yield the lines of a range; only \n ends a line."""
     rest = ""
-    for block in read_range(part):
+    for block in read_range(span):
         *lines, rest = (rest + block).split("\n")
         yield from lines
     yield rest
 
 
-def encode_range(part: TextRange, tokenizer: Tokenizer) -> Iterator[list[int]]:
-    """Gives the ids of a part, some at a time: characters as they come, other pieces line by line without line ends."""
+def encode_range(span: TextRange, tokenizer: Tokenizer) -> Iterator[list[int]]:
+    """Yield the ids of a range in blocks: characters block by block, other tokens line by line without line ends."""
     if tokenizer.exact:
-        return (tokenizer.encode(block, "tgt") for block in read_range(part))
-    return (tokenizer.encode(line, "tgt") for line in range_lines(part))
+        return (tokenizer.encode(block, "tgt") for block in read_range(span))
+    return (tokenizer.encode(line, "tgt") for line in range_lines(span))
 
 
 def write_text(draft: Path, job: TextJob, tokenizer: Tokenizer | None) -> tuple[Tokenizer, DataReport]:
-    """Writes the stores of all splits into a folder; gives the tokenizer, and what was found."""
-    for name in ("valid.tsv", "test.tsv"):  # there is nothing to translate
+    """Write the stores of all splits into a folder; return the tokenizer and the report."""
+    for name in ("valid.tsv", "test.tsv"):  # empty: there is nothing to translate
         (draft / name).touch()
     return (write_running_text if job.data.form == "text" else write_documents)(draft, job, tokenizer)
 
 
 def write_running_text(draft: Path, job: TextJob, tokenizer: Tokenizer | None) -> tuple[Tokenizer, DataReport]:
-    """Stores running text: of each training source the last tenth is for validation, where none is given."""
+    """Store running text; without validation text, use the last tenth of each training source."""
     job.log(f"reading {', '.join(job.data.train)}")
     sizes = [count_characters(source) for source in job.data.train]
     borders = [n if job.data.valid else n * 9 // 10 for n in sizes]
@@ -206,10 +205,10 @@ def write_running_text(draft: Path, job: TextJob, tokenizer: Tokenizer | None) -
     if tokenizer is None:
         keeps_lines = job.text.kind == "characters"
         tokenizer = job.train_tokenizer(
-            text for part in train for text in (read_range if keeps_lines else range_lines)(part)
+            text for span in train for text in (read_range if keeps_lines else range_lines)(span)
         )
     splits = {"train": train, "valid": valid, "test": test}
-    counts = {name: _store(draft / name, parts, tokenizer, job.text.max_len) for name, parts in splits.items()}
+    counts = {name: _store(draft / name, ranges, tokenizer, job.text.max_len) for name, ranges in splits.items()}
     _check_running(draft, job, counts)
     report = DataReport(
         read=sum(sizes),
@@ -224,12 +223,12 @@ def write_running_text(draft: Path, job: TextJob, tokenizer: Tokenizer | None) -
     return tokenizer, report
 
 
-def _store(folder: Path, parts: Sequence[TextRange], tokenizer: Tokenizer, width: int) -> int:
-    """Stores parts of texts one behind the other, and gives the number of ids."""
+def _store(folder: Path, ranges: Sequence[TextRange], tokenizer: Tokenizer, width: int) -> int:
+    """Store ranges of text one after the other, and return the number of ids."""
     n = 0
     with write_store(folder, tokenizer.vocab_size("tgt")) as store:
-        for part in parts:
-            for ids in encode_range(part, tokenizer):
+        for span in ranges:
+            for ids in encode_range(span, tokenizer):
                 store.add([], ids)
                 n += len(ids)
     write_window_width(folder, width)
@@ -240,12 +239,12 @@ def _check_running(draft: Path, job: TextJob, counts: dict[str, int]) -> None:
     needed = 2 * job.text.max_len - 1
     if not len(Windows(draft / "train")):
         raise ValueError(
-            f"{', '.join(job.data.train)}: a text must have {needed} pieces or more for windows of text.max_len "
+            f"{', '.join(job.data.train)}: a text must have {needed} tokens or more for windows of text.max_len "
             f"{job.text.max_len}, got {counts['train']}; add text, or lower text.max_len"
         )
     for name in ("valid", "test"):
         if counts[name] < 2 and (name == "valid" or job.data.test):
-            raise ValueError(f"data.{name} must have 2 pieces or more, got {counts[name]}; add text")
+            raise ValueError(f"data.{name} must have 2 tokens or more, got {counts[name]}; add text")
 
 
 def _nothing_left_out() -> tuple[LeftOut, ...]:

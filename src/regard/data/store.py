@@ -1,4 +1,4 @@
-"""Memory-mapped ids, epochs, windows of running text."""
+"""Memory-mapped ids on disk: sentence pairs, windows of running text, and what an epoch sees of them."""
 
 import json
 from array import array
@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from regard.atomic import atomic_folder
 from regard.data.subword_sampling import Ints, Segmentations
 
-TIMES, CUTS = 1, 2  # what is drawn; a trainer's own draws begin with its seed and its epoch
+TIMES, VARIANTS, OFFSET = 1, 2, 3  # random streams; a trainer's own begin with its seed and its epoch
 Origins = NDArray[np.unsignedinteger]
 
 
 def draw_pairs(origins: Origins, weights: Sequence[float], seed: int, epoch: int) -> Ints:
-    """Gives the pairs that an epoch sees, in their order, some of them several times and some perhaps not at all."""
+    """Return the pairs of an epoch in order, some of them several times and some perhaps not at all."""
     times = _times_seen(origins, weights, seed, epoch + 1) - _times_seen(origins, weights, seed, epoch)
     return np.repeat(np.arange(len(origins)), times)
 
@@ -27,22 +27,22 @@ def draw_pairs(origins: Origins, weights: Sequence[float], seed: int, epoch: int
 def draw_variants(
     pairs: Ints, origins: Origins, weights: Sequence[float], n_variants: int, seed: int, epoch: int
 ) -> Ints:
-    """Gives a source and a target segmentation, 1 … n_variants, for each of an epoch's pairs, (n, 2).
+    """Return a source and a target segmentation, 1 … n_variants, for each of an epoch's pairs, (n, 2).
 
-    Each time it is seen a pair comes in its next segmentation, so none recurs before all were seen; then source and
-    target segmentations meet in other combinations.
+    Each time a pair is seen, its next segmentation is used, so none recurs before all were seen; then source and
+    target segmentations are combined differently.
     """
     if not n_variants:
         return np.zeros((len(pairs), 2), dtype=np.int64)
     turns = _times_seen(origins, weights, seed, epoch)[pairs] + _repeats(pairs)
-    begin = np.random.default_rng([seed, 0, CUTS]).integers(n_variants, size=(len(origins), 2))[pairs]
+    begin = np.random.default_rng([seed, 0, VARIANTS]).integers(n_variants, size=(len(origins), 2))[pairs]
     return 1 + (begin + np.stack([turns, turns + turns // n_variants], axis=1)) % n_variants
 
 
 def _times_seen(origins: Origins, weights: Sequence[float], seed: int, epoch: int) -> Ints:
-    """Counts how often each pair was seen before an epoch: `floor(weight · epoch + u)`, with a u < 1 of its own.
+    """Count how often each pair was seen before an epoch: `floor(weight · epoch + u)`, with its own u in [0, 1).
 
-    That is weight times an epoch, as evenly as can be, and known without looking back.
+    That is `weight` times an epoch, as evenly as possible, and needs no history.
     """
     if all(weight == 1 for weight in weights):
         return np.full(len(origins), epoch)
@@ -51,21 +51,21 @@ def _times_seen(origins: Origins, weights: Sequence[float], seed: int, epoch: in
 
 
 def _repeats(pairs: Ints) -> Ints:
-    """Counts for each of some pairs in their order how often the same stands right before it."""
-    places = np.arange(len(pairs))
+    """Count for each of the pairs, in order, how many equal ones come right before it."""
+    positions = np.arange(len(pairs))
     begins = np.concatenate([[True], pairs[1:] != pairs[:-1]])[: len(pairs)]
-    return places - np.maximum.accumulate(np.where(begins, places, 0))
+    return positions - np.maximum.accumulate(np.where(begins, positions, 0))
 
 
 Side = Literal["src", "tgt"]
 SIDES: tuple[Side, Side] = ("src", "tgt")
 WIDTHS = {"<u2": 1 << 16, "<u4": 1 << 32}  # ids that fit
-BUFFER = 1 << 16  # ids or sentences that wait in memory
+BUFFER = 1 << 16  # ids or sentences held in memory
 
 
 @dataclass(frozen=True)
 class StoreHeader:
-    """What stands in `store.json`."""
+    """The contents of `store.json`."""
 
     n_pairs: int
     width: str
@@ -74,55 +74,56 @@ class StoreHeader:
 
 
 class IdStore:
-    """All pairs of a split, side by side: flat ids, and offsets that say where each segmentation begins.
+    """All pairs of a split: flat ids, and the offsets at which segmentations begin.
 
     A folder of `src.bin` and `tgt.bin` (ids), `src.offsets` and `tgt.offsets` (int64, one more than there are
-    segmentations), `origins.bin` (uint16, the source of each pair), all little-endian, and `store.json`. A sentence
-    has its plain segmentation first and its variants after it.
+    segmentations), `origins.bin` (uint16, the source of each pair), all little-endian, and `store.json`. The plain
+    segmentation of a sentence is followed by its variants.
     """
 
     def __init__(self, folder: Path):
-        self.header = head = _read_header(folder)
-        self.ids = {side: _memmap(folder / f"{side}.bin", head.width) for side in SIDES}
+        self.header = header = _read_header(folder)
+        self.ids = {side: _memmap(folder / f"{side}.bin", header.width) for side in SIDES}
         self.offsets = {side: _memmap(folder / f"{side}.offsets", "<i8") for side in SIDES}
         self.origins = _memmap(folder / "origins.bin", "<u2")
-        self.stride = 1 + head.n_variants
+        self.stride = 1 + header.n_variants
         for side in SIDES:
             offsets = self.offsets[side]
-            if len(offsets) != head.n_pairs * self.stride + 1 or offsets[-1] != len(self.ids[side]):
+            if len(offsets) != header.n_pairs * self.stride + 1 or offsets[-1] != len(self.ids[side]):
                 raise ValueError(
-                    f"{folder}: the store must have {head.n_pairs} {side} sentences, got "
+                    f"{folder}: the store must have {header.n_pairs} {side} sentences, got "
                     f"{(len(offsets) - 1) / self.stride:g} with {len(self.ids[side])} ids; "
-                    "the files are damaged, delete the folder to make it anew"
+                    "the files are damaged, delete the folder to prepare the text again"
                 )
-        if len(self.origins) != head.n_pairs or self.origins.max(initial=0) >= len(head.weights):
+        if len(self.origins) != header.n_pairs or self.origins.max(initial=0) >= len(header.weights):
             raise ValueError(
-                f"{folder}: the store must have a source for each of {head.n_pairs} pairs, got {len(self.origins)} of "
-                f"{len(head.weights)} sources; the files are damaged, delete the folder to make it anew"
+                f"{folder}: the store must have a source for each of {header.n_pairs} pairs, got "
+                f"{len(self.origins)} of {len(header.weights)} sources; the files are damaged, delete the folder "
+                "to prepare the text again"
             )
 
     def __len__(self) -> int:
         return self.header.n_pairs
 
     def src(self, i: int) -> NDArray[np.unsignedinteger]:
-        """Gives the source ids of pair i, plainly cut, as a view of the file."""
+        """Return the source ids of pair i, plain segmentation, as a view of the file."""
         return self._sentence("src", i)
 
     def tgt(self, i: int) -> NDArray[np.unsignedinteger]:
-        """Gives the target ids of pair i, plainly cut, as a view of the file."""
+        """Return the target ids of pair i, plain segmentation, as a view of the file."""
         return self._sentence("tgt", i)
 
     def epoch_pairs(self, seed: int, epoch: int) -> Ints:
-        """Gives the pairs that an epoch sees by their weights, in the order of the store, some several times."""
+        """Return the pairs that an epoch sees by their weights, in the order of the store, some several times."""
         return draw_pairs(self.origins, self.header.weights, seed, epoch)
 
     def draw_variants(self, seed: int, epoch: int, pairs: Ints | None = None) -> Ints:
-        """Gives the segmentations of source and target in which an epoch sees its pairs, or each pair once, (n, 2)."""
+        """Return the source and target segmentations in which an epoch sees its pairs, or each pair once, (n, 2)."""
         pairs = np.arange(len(self)) if pairs is None else pairs
         return draw_variants(pairs, self.origins, self.header.weights, self.header.n_variants, seed, epoch)
 
     def lengths(self, pairs: Ints | None = None, variants: Ints | None = None) -> Ints:
-        """Gives the numbers of source and target ids, (n, 2), of some pairs or all, in some segmentations or plain."""
+        """Return the numbers of source and target ids, (n, 2), of some pairs or all, in some segmentations or plain."""
         pairs = np.arange(len(self)) if pairs is None else pairs
         variants = np.zeros((len(pairs), 2), dtype=np.int64) if variants is None else variants
         spans = (self._spans(side, pairs, variants[:, k]) for k, side in enumerate(SIDES))
@@ -131,7 +132,7 @@ class IdStore:
     def rows(
         self, side: Side, pairs: Ints, variants: Ints, width: int, head: Sequence[int], tail: Sequence[int]
     ) -> tuple[Ints, Ints]:
-        """Sets sentences between head and tail and fills up with 0; gives ids (n, width), and lengths with both.
+        """Put sentences between head and tail, padded with 0; return ids (n, width), and lengths with head and tail.
 
         All are read at once: 1,000 rows of 40 ids take a quarter of a millisecond.
         """
@@ -141,9 +142,9 @@ class IdStore:
         if len(pairs) and int(lengths.max()) > width:
             raise ValueError(f"a sentence of {int(lengths.max())} ids does not fit a batch {width} wide")
         columns = np.arange(width)
-        # Beyond a sentence its neighbours are read, and blotted out.
-        places = (starts - len(head))[:, None] + columns
-        ids = self.ids[side].take(places, mode="clip").astype(np.int64) if len(self.ids[side]) else places
+        # Beyond the end of a sentence its neighbours are read, then set to 0.
+        positions = (starts - len(head))[:, None] + columns
+        ids = self.ids[side].take(positions, mode="clip").astype(np.int64) if len(self.ids[side]) else positions
         ids *= columns < inner[:, None]
         ids[:, : len(head)] = head
         for k, extra in enumerate(tail):
@@ -156,13 +157,13 @@ class IdStore:
 
     def _sentence(self, side: Side, i: int) -> NDArray[np.unsignedinteger]:
         if not 0 <= i < len(self):
-            raise IndexError(f"a store of {len(self)} pairs has no pair {i}")
+            raise IndexError(f"a pair must lie in 0 … {len(self) - 1}, got {i}")
         offsets, slot = self.offsets[side], i * self.stride
         return self.ids[side][offsets[slot] : offsets[slot + 1]]
 
 
 class StoreWriter:
-    """Appends pairs to the files of a store; memory stays bounded."""
+    """Appends pairs to the files of a store, with bounded memory."""
 
     def __init__(self, folder: Path, vocab_size: int, n_variants: int, weights: Sequence[float], files: ExitStack):
         width = next(width for width, fitting in WIDTHS.items() if vocab_size <= fitting)
@@ -172,21 +173,22 @@ class StoreWriter:
         self.origins: BinaryIO = files.enter_context((folder / "origins.bin").open("wb"))
 
     def add(self, src: Sequence[int], tgt: Sequence[int]) -> None:
-        """Appends one pair."""
         assert self.n_variants == 0, "pairs with variants are appended in blocks"
         for side, ids in zip(self.sides, (src, tgt), strict=True):
             side.add(ids)
         self._count([0])
 
     def extend(self, src: Segmentations, tgt: Segmentations, origins: Sequence[int]) -> None:
-        """Appends a block of pairs: for each the plain segmentation and its variants, and the number of its source."""
-        for side, cuts in zip(self.sides, (src, tgt), strict=True):
-            assert cuts.lengths.shape == (len(origins), 1 + self.n_variants), "each pair has all its segmentations"
-            side.extend(cuts)
+        """Append a block of pairs: for each the plain segmentation and its variants, and the index of its source."""
+        for side, segmentations in zip(self.sides, (src, tgt), strict=True):
+            assert segmentations.lengths.shape == (len(origins), 1 + self.n_variants), (
+                "each pair has all its segmentations"
+            )
+            side.extend(segmentations)
         self._count(origins)
 
     def finish(self) -> None:
-        """Writes what still waits, and the head without which it is no store."""
+        """Write what is still in memory, and the header."""
         for side in self.sides:
             side.flush()
         head = StoreHeader(self.n_pairs, self.width, self.n_variants, list(self.weights))
@@ -211,11 +213,11 @@ class _SideWriter:
         if len(self.ids) + len(self.offsets) > BUFFER:
             self.flush()
 
-    def extend(self, cuts: Segmentations) -> None:
+    def extend(self, segmentations: Segmentations) -> None:
         self.flush()
-        self.ids_file.write(cuts.ids.astype(self.width).tobytes())
-        self.offsets_file.write((self.end + np.cumsum(cuts.lengths)).astype("<i8").tobytes())
-        self.end += len(cuts.ids)
+        self.ids_file.write(segmentations.ids.astype(self.width).tobytes())
+        self.offsets_file.write((self.end + np.cumsum(segmentations.lengths)).astype("<i8").tobytes())
+        self.end += len(segmentations.ids)
 
     def flush(self) -> None:
         self.ids_file.write(np.array(self.ids).astype(self.width).tobytes())
@@ -227,7 +229,7 @@ class _SideWriter:
 def write_store(
     folder: Path, vocab_size: int, n_variants: int = 0, weights: Sequence[float] = (1.0,)
 ) -> Iterator[StoreWriter]:
-    """Gives a writer; the store is there when the block ends well, and not at all otherwise."""
+    """Yield a writer; the store appears when the block ends without an exception."""
     with atomic_folder(folder) as draft, ExitStack() as files:
         writer = StoreWriter(draft, vocab_size, n_variants, weights, files)
         yield writer
@@ -248,22 +250,21 @@ def _read_header(folder: Path) -> StoreHeader:
 
 def _memmap(path: Path, width: str) -> NDArray:
     if not path.is_file() or path.stat().st_size % np.dtype(width).itemsize:
-        raise ValueError(f"{path}: the file must be there and whole; delete the folder to make it anew")
-    # An empty file cannot be mapped. A plain array over the map is indexed faster than the map.
+        raise ValueError(f"{path}: the file must exist and be complete; delete the folder to prepare the text again")
+    # An empty file cannot be mapped. A plain array over the map is faster to index than the map.
     return np.asarray(np.memmap(path, width, mode="r")) if path.stat().st_size else np.zeros(0, width)
 
 
 WINDOW = "window.json"
-OFFSET = 3  # what is drawn here; see `epoch.py` for the others
 
 
 class Windows:
-    """Windows of `width` pieces of one text, each named by the place where it begins; their sources say nothing.
+    """Windows of `width` tokens of one text, each named by its first position; their sources are empty.
 
-    A window has no end of its own: where a sentence has EOS, it has one more piece. So it counts as a target of
-    `width − 1` pieces, and `width` are to be said. An epoch lays windows side by side from an offset that is drawn
-    from the seed and its number, so that all of the text is seen, less than two windows at its ends aside, and each
-    piece is met with much before it in one epoch and little in another.
+    A window has no EOS: in its place it has one more token. So it counts as a target of `width − 1` tokens, and
+    `width` are predicted. An epoch lays windows side by side from an offset drawn from the seed and its number, so
+    that all of the text is seen but less than two windows at its ends, and each token is predicted from a long context
+    in one epoch and a short one in another.
     """
 
     def __init__(self, folder: Path):
@@ -272,35 +273,35 @@ class Windows:
         self.ids: NDArray[np.unsignedinteger] = self.store.ids["tgt"]
 
     def __len__(self) -> int:
-        """Gives the number of windows of an epoch, the same in all."""
+        """Return the number of windows of an epoch, the same in all."""
         return max(0, len(self.ids) - self.width + 1) // self.width
 
     def src(self, i: int) -> NDArray[np.unsignedinteger]:
-        """Gives what is read before a window: nothing."""
+        """Return the empty source of a window."""
         return self.ids[:0]
 
     def tgt(self, i: int) -> NDArray[np.unsignedinteger]:
-        """Gives the ids of the window that begins at place i."""
+        """Return the ids of the window that begins at position i."""
         return self.ids[i : i + self.width]
 
     def epoch_pairs(self, seed: int, epoch: int) -> Ints:
-        """Gives where an epoch's windows begin."""
+        """Return the first positions of an epoch's windows."""
         offset = int(np.random.default_rng([seed, epoch, OFFSET]).integers(self.width))
         return offset + self.width * np.arange(len(self))
 
     def draw_variants(self, seed: int, epoch: int, pairs: Ints | None = None) -> Ints:
-        """Gives segmentations as other stores do; a text has one."""
+        """Return plain segmentations: running text has no variants."""
         return np.zeros((len(self) if pairs is None else len(pairs), 2), dtype=np.int64)
 
     def lengths(self, pairs: Ints | None = None, variants: Ints | None = None) -> Ints:
-        """Gives the numbers of source and target ids, (n, 2), the last of a window counted as its end."""
+        """Return the numbers of source and target ids, (n, 2), the last of a window counted as its EOS."""
         n = len(self) if pairs is None else len(pairs)
         return np.tile(np.array([0, self.width - 1], dtype=np.int64), (n, 1))
 
     def rows(
         self, side: Side, pairs: Ints, variants: Ints, width: int, head: Sequence[int], tail: Sequence[int]
     ) -> tuple[Ints, Ints]:
-        """Gives ids (n, width) and lengths: of sources `tail` alone, of targets head and window."""
+        """Return ids (n, width) and lengths: for sources `tail` alone, for targets head and window."""
         n = len(pairs)
         ids = np.zeros((n, width), dtype=np.int64)
         if side == "src":
@@ -315,12 +316,12 @@ class Windows:
 
 
 def write_window_width(folder: Path, width: int) -> None:
-    """Makes a store one of windows."""
+    """Make a store one of windows."""
     (folder / WINDOW).write_text(json.dumps({"width": width}), encoding="utf-8")
 
 
 def open_store(folder: Path) -> IdStore | Windows:
-    """Opens a store of sentences, or of windows where it says how wide they are."""
+    """Open a store of sentences, or of windows if it has a file with their width."""
     return Windows(folder) if (folder / WINDOW).is_file() else IdStore(folder)
 
 

@@ -1,4 +1,4 @@
-"""Strings <-> ids: SentencePiece and characters, with spans."""
+"""Strings <-> ids: SentencePiece and characters, with the span of each token."""
 
 import json
 import struct
@@ -18,11 +18,11 @@ from regard.atomic import atomic_file
 from regard.data.normalise import normalise
 
 VARINT, FIXED_64, BYTES, FIXED_32 = 0, 1, 2, 5  # wire types of protocol buffers
-BPE = 2  # the model's type in the file, where 1 is unigram
+BPE = 2  # model type in the file; 1 is unigram
 
 
 class PieceType(IntEnum):
-    """What a piece is for; the numbers are those of the file."""
+    """The type of a piece, numbered as in the file."""
 
     NORMAL = 1
     UNKNOWN = 2
@@ -34,7 +34,7 @@ class PieceType(IntEnum):
 
 @dataclass(frozen=True)
 class Piece:
-    """A piece; its id is its place in the file. The score is a log-probability, or a merge's rank below zero."""
+    """A piece; its id is its index in the file. The score is a log-probability, or minus the rank of a merge."""
 
     text: str
     score: float
@@ -43,33 +43,33 @@ class Piece:
 
 @dataclass(frozen=True)
 class SentencePieceModel:
-    """What a model says of itself."""
+    """The parts of a SentencePiece model file that the library does not expose."""
 
     is_bpe: bool
     pieces: list[Piece]
 
     @property
     def symbols(self) -> list[str]:
-        """Names the pieces that are never split."""
+        """Return the pieces that are never split."""
         return [piece.text for piece in self.pieces if piece.kind is PieceType.SYMBOL]
 
 
 def parse_model(model: bytes) -> SentencePieceModel:
-    """Reads a model; the library itself neither tells symbols from other pieces nor says of which type it is."""
-    found = [(number, value) for number, value in parse_fields(model) if isinstance(value, bytes)]
-    trainer = dict(parse_fields(next(value for number, value in found if number == 2)))
-    return SentencePieceModel(trainer.get(3, 1) == BPE, [_piece(value) for number, value in found if number == 1])
+    """Parse a model file; the library tells neither its type nor which pieces are symbols."""
+    messages = [(number, value) for number, value in parse_fields(model) if isinstance(value, bytes)]
+    trainer = dict(parse_fields(next(value for number, value in messages if number == 2)))
+    return SentencePieceModel(trainer.get(3, 1) == BPE, [_piece(value) for number, value in messages if number == 1])
 
 
 def _piece(message: bytes) -> Piece:
-    found = dict(parse_fields(message))
-    text, score, kind = found.get(1, b""), found.get(2, bytes(4)), found.get(3, PieceType.NORMAL)
+    fields = dict(parse_fields(message))
+    text, score, kind = fields.get(1, b""), fields.get(2, bytes(4)), fields.get(3, PieceType.NORMAL)
     assert isinstance(text, bytes) and isinstance(score, bytes) and isinstance(kind, int), "a piece has three fields"
     return Piece(text.decode(), struct.unpack("<f", score)[0], PieceType(kind))
 
 
 def parse_fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
-    """Gives numbers and values of a message's fields: integers as such, all else as bytes."""
+    """Yield the numbers and values of a protocol buffer's fields: integers as such, all else as bytes."""
     at = 0
     while at < len(message):
         tag, at = _varint(message, at)
@@ -93,16 +93,16 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
             return value, at
 
 
-PIECES, BEGIN, END = 2, 4, 5  # fields of SentencePiece's messages, places counted in bytes
+PIECES, BEGIN, END = 2, 4, 5  # fields of SentencePiece's messages; offsets are in bytes
 
 
 def piece_spans(encoded: bytes, text: str) -> list[tuple[int, int]]:
-    """Reads SentencePiece's message about a text; from which character up to which each piece stands, spaces aside.
+    """Return the character span of each piece in SentencePiece's message about a text, without spaces.
 
-    A piece without a character of its own, a space or a byte, goes with the next one.
+    A piece without a character of its own, a space or a byte, gets the span of the next character.
     """
     ends = accumulate(len(character.encode()) for character in text)
-    places = {0: 0, **{end: place for place, end in enumerate(ends, start=1)}}  # bytes -> characters
+    places = {0: 0, **{end: i for i, end in enumerate(ends, start=1)}}  # bytes -> characters
     pieces = (dict(parse_fields(value)) for number, value in parse_fields(encoded) if number == PIECES)  # pyright: ignore
     return [_strip_space(text, places[piece.get(BEGIN, 0)], places[piece.get(END, 0)]) for piece in pieces]  # pyright: ignore
 
@@ -117,48 +117,47 @@ def _strip_space(text: str, start: int, stop: int) -> tuple[int, int]:
 
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 UNKNOWN = 1
-VISIBLE = {" ": "▁", "\n": "⏎", "\t": "⇥"}  # how a piece is named that nobody would see
-MARK = b'{"characters"'  # what a model file of this kind begins with; SentencePiece's begin with a line feed
+VISIBLE = {" ": "▁", "\n": "⏎", "\t": "⇥"}  # names of invisible characters
+MARK = b'{"characters"'  # how a character model file begins; SentencePiece's begin with a line feed
 
 
 class CharacterProcessor:
-    """Ids of single characters, and of the bytes in which all others are spelled where the vocabulary has bytes.
+    """A vocabulary of single characters, and of bytes for all others if it has byte fallback.
 
-    The first four ids are padding, unknown, beginning and end. It answers as SentencePiece's processors do.
+    The first four ids are padding, unknown, BOS and EOS. The interface is that of SentencePiece's processors.
     """
 
     def __init__(self, model: bytes):
-        found = _read_characters(model)
-        self.characters: list[str] = found["characters"]
+        table = _read_characters(model)
+        self.characters: list[str] = table["characters"]
+        self.byte_fallback: bool = table["bytes"]
         self.first_byte = len(SPECIAL)
-        self.first = self.first_byte + (256 if found["bytes"] else 0)
+        self.first = self.first_byte + 256 * self.byte_fallback
         self.ids = {character: self.first + n for n, character in enumerate(self.characters)}
-        self.byte_fallback = bool(found["bytes"])
 
     def vocab_size(self) -> int:
-        """Gives the number of ids."""
         return self.first + len(self.characters)
 
     def encode(self, text: str | Sequence[str]) -> Any:
-        """Gives the ids of a text, or of each of several."""
+        """Return the ids of a text, or of each of several."""
         if not isinstance(text, str):
             return [self.encode(each) for each in text]
-        ids, found = [], self.ids.get
+        ids, find = [], self.ids.get
         for character in text:
-            known = found(character)
+            known = find(character)
             ids += self._fallback(character) if known is None else (known,)
         return ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Puts characters together; special ids vanish, but an unknown character is shown as ⁇."""
+        """Join characters; special ids vanish, but an unknown character becomes ⁇."""
         return b"".join(self._bytes(i) for i in ids).decode("utf-8", "replace")
 
     def id_to_piece(self, ids: Sequence[int]) -> list[str]:
-        """Names each id; ▁ is a space and ⏎ the end of a line."""
+        """Return the name of each id; ▁ is a space and ⏎ the end of a line."""
         return [self._piece(i) for i in ids]
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Tells where the character of each id stands; all bytes of a character stand where it does."""
+        """Return the span of each id's character; all bytes of a character have its span."""
         return [(n, n + 1) for n, character in enumerate(text) for _ in self.encode(character)]
 
     def _fallback(self, character: str) -> Sequence[int]:
@@ -181,36 +180,35 @@ class CharacterProcessor:
 
 
 def train_characters(texts: Iterable[str], vocab_size: int, byte_fallback: bool) -> bytes:
-    """Gives the model of the commonest characters, `most` ids in all; bytes spell the others where that is wanted."""
+    """Return a model of the most frequent characters, `vocab_size` ids in all, with bytes for others if wanted."""
     counts = Counter(_characters(texts))
     room = vocab_size - len(SPECIAL) - 256 * byte_fallback
     if room < 1:
         raise ValueError(
             f"text.vocab_size must exceed the {vocab_size - room} reserved ids, got {vocab_size}; raise it"
         )
-    # By number, then by sign: the same whatever the order of the text.
+    # By count, then by character: independent of the order of the text.
     commonest = sorted(counts, key=lambda character: (-counts[character], character))[:room]
     return json.dumps({"characters": sorted(commonest), "bytes": byte_fallback}).encode()
 
 
 def is_characters(model: bytes) -> bool:
-    """Tells whether a model file is of this kind."""
     return model.startswith(MARK)
 
 
 def _characters(texts: Iterable[str]) -> Iterator[str]:
-    """Gives all characters but halves of surrogate pairs, which stand for nothing alone."""
+    """Yield all characters but lone surrogates."""
     return (character for text in texts for character in text if not "\ud800" <= character <= "\udfff")
 
 
 def _read_characters(model: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(model)
-        if not all(isinstance(each, str) and len(each) == 1 for each in found["characters"]):
+        table = json.loads(model)
+        if not all(isinstance(each, str) and len(each) == 1 for each in table["characters"]):
             raise ValueError("a list of single characters is expected")
-        return {"characters": list(found["characters"]), "bytes": bool(found["bytes"])}
+        return {"characters": list(table["characters"]), "bytes": bool(table["bytes"])}
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"a tokenizer of characters must be a whole JSON file, got {error!r}") from error
+        raise ValueError(f"a character tokenizer must be a complete JSON file, got {error!r}") from error
 
 
 Side = Literal["src", "tgt"]
@@ -222,11 +220,10 @@ MIN_BATCH = 32  # texts
 
 @dataclass(frozen=True, eq=False)
 class Tokenizer:
-    """SentencePiece models for the two sides, one and the same where the vocabulary is joint; or characters.
+    """SentencePiece models for the two sides, one for both if the vocabulary is joint; or characters.
 
-    Text is normalised on the way in, so `decode(encode(text, side), side) == normalise(text)` wherever no piece is
-    unknown; with byte fallback none is. Characters take it as it is, and give just that back. Beginnings and ends of
-    sentences are not added here.
+    Text is normalised before encoding, so `decode(encode(text, side), side) == normalise(text)` if no piece is
+    unknown, which byte fallback ensures. Characters encode and decode text unchanged. BOS and EOS are not added here.
     """
 
     models: tuple[bytes, ...]  # as SentencePiece writes them, or `learn_characters`: one for both sides, or two
@@ -243,46 +240,45 @@ class Tokenizer:
 
     @property
     def joint(self) -> bool:
-        """Tells whether both sides share one vocabulary."""
+        """Whether both sides share one vocabulary."""
         return len(self.models) == 1
 
     @property
     def exact(self) -> bool:
-        """Tells whether pieces are characters, so that text is not normalised."""
+        """Whether pieces are characters, so that text is not normalised."""
         return is_characters(self.models[0])
 
     @property
     def symbols(self) -> set[str]:
-        """Names the pieces of both sides that are never split."""
+        """The pieces of both sides that are never split."""
         if self.exact:
             return set()
         return set.intersection(*(set(parse_model(model).symbols) for model in self.models))
 
     def vocab_size(self, side: Side) -> int:
-        """Gives the number of ids of a side."""
         return self._processor(side).vocab_size()
 
     def encode(self, text: str, side: Side) -> list[int]:
-        """Cuts a text into its likeliest pieces."""
+        """Return the ids of the most probable segmentation."""
         return self._processor(side).encode(self._normalise(text))
 
     def encode_batch(self, texts: Iterable[str], side: Side) -> list[list[int]]:
-        """Cuts many texts on all cores, and few one after another: threads take longer to start than those to cut."""
+        """Encode many texts on all cores, and few one by one: starting threads would take longer."""
         cutter, plain = self._processor(side), [self._normalise(text) for text in texts]
         return cutter.encode(plain) if len(plain) > MIN_BATCH else [cutter.encode(text) for text in plain]
 
     def decode(self, ids: Ids, side: Side = "tgt") -> str:
-        """Puts pieces together; padding, beginnings and ends vanish, an unknown piece is shown as ⁇."""
+        """Join pieces; padding, BOS and EOS vanish, an unknown piece becomes ⁇."""
         return self._processor(side).decode(self._check_ids(ids, side))
 
     def pieces(self, ids: Ids, side: Side) -> list[str]:
-        """Names the piece of each id; ▁ is a space."""
+        """Return the piece of each id; ▁ is a space."""
         return self._processor(side).id_to_piece(self._check_ids(ids, side))
 
     def spans(self, text: str, side: Side) -> list[tuple[int, int]]:
-        """Tells from which character of the normalised text up to which each piece stands that `encode` gives.
+        """Return the character span in the normalised text of each piece that `encode` returns.
 
-        A piece that is a space alone goes with the character after it, as do all bytes of a character.
+        A piece that is only a space gets the span of the next character; all bytes of a character have its span.
         """
         if self.exact:
             return self._processor(side).spans(text)
@@ -290,7 +286,7 @@ class Tokenizer:
         return piece_spans(self._processor(side).encode(plain, out_type="serialized_proto"), plain)
 
     def save(self, folder: Path) -> None:
-        """Writes one file for a joint vocabulary, or two."""
+        """Write one file for a joint vocabulary, or two."""
         names = (JOINT,) if self.joint else SEPARATE
         for name, model in zip(names, self.models, strict=True):
             with atomic_file(folder / name) as draft:
@@ -300,7 +296,6 @@ class Tokenizer:
 
     @classmethod
     def load(cls, folder: Path) -> "Tokenizer":
-        """Reads what `save` wrote."""
         names = (JOINT,) if (folder / JOINT).exists() else SEPARATE
         models = tuple(_read(folder / name) for name in names)
         return cls(models)
@@ -335,11 +330,11 @@ def _processor(model: bytes) -> sentencepiece.SentencePieceProcessor | Character
     try:
         processor = sentencepiece.SentencePieceProcessor(model_proto=model) if model else None
     except RuntimeError as error:
-        raise ValueError(f"a tokenizer must be a whole SentencePiece model, got {len(model)} other bytes") from error
+        raise ValueError(f"a tokenizer must be a complete SentencePiece model, got {len(model)} other bytes") from error
     if processor is None:
-        raise ValueError("a tokenizer must be a whole SentencePiece model, got an empty file")
-    found = [processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()]
+        raise ValueError("a tokenizer must be a complete SentencePiece model, got an empty file")
+    ids = [processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()]
     expected = [Tokenizer.pad_id, Tokenizer.unk_id, Tokenizer.bos_id, Tokenizer.eos_id]
-    if found != expected:
-        raise ValueError(f"the ids of padding, unknown, beginning and end must be {expected}, got {found}")
+    if ids != expected:
+        raise ValueError(f"the ids of padding, unknown, BOS and EOS must be {expected}, got {ids}")
     return processor

@@ -1,4 +1,4 @@
-"""Learning the pieces of a tokenizer from text."""
+"""Training a tokenizer on text."""
 
 import io
 import random
@@ -15,15 +15,15 @@ from regard.data.tokenizer import Tokenizer, train_characters
 KINDS = {"unigram": "unigram", "bpe": "bpe", "characters": "char"}
 LONGEST_PIECE = 16  # characters
 MAX_PAIRS = 500_000  # a larger text is sampled
-# Candidates at the start of unigram learning for each piece in the end: the library's million takes 1.6 times as long
-# for 8,000 pieces of 135,000 pairs, and cuts the text into 0.4 % more of them.
+# Seed pieces of unigram training for each piece of the vocabulary: the library's default of a million takes 1.6 times
+# as long for 8,000 pieces and 135,000 pairs, and segments the text into 0.4 % more pieces.
 CANDIDATES = 20
-# Chinese, Japanese and Korean have thousands of rare signs; they are spelled in bytes rather than all be pieces.
+# Chinese, Japanese and Korean have thousands of rare characters; they are left to byte fallback.
 MANY_SIGNS = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]")
 COVERAGE = {True: 0.9995, False: 1.0}
 RESERVED = ("<pad>", "<unk>", "<s>", "</s>")
 BYTE = re.compile("<0x[0-9A-F]{2}>")
-# Sums of floats depend on how the text is shared out, so this number is part of the result.
+# Sums of floats depend on how the text is divided among threads, so this number affects the result.
 N_THREADS = 4
 
 Log = Callable[[str], None]
@@ -32,23 +32,23 @@ Log = Callable[[str], None]
 def train_tokenizer(
     pairs: Iterable[tuple[str, str]], settings: TextSettings, log: Log, seed: int, max_pairs: int = MAX_PAIRS
 ) -> Tokenizer:
-    """Learns one vocabulary from both sides or one from each; the same for the same text, settings and seed."""
+    """Train one vocabulary on both sides or one on each; the same for the same text, settings and seed."""
     _check(settings)
-    sampled = _reservoir(pairs, max_pairs, random.Random(seed))
-    if not sampled:
-        raise ValueError("a tokenizer must learn from 1 sentence or more, got 0")
-    sides = [src for src, _ in sampled], [tgt for _, tgt in sampled]
+    sample = _reservoir(pairs, max_pairs, random.Random(seed))
+    if not sample:
+        raise ValueError("a tokenizer needs 1 or more sentences to train on, got 0")
+    sides = [src for src, _ in sample], [tgt for _, tgt in sample]
     texts = [chain(*sides)] if settings.joint else sides
-    # Each sentence once: the library takes minutes over a hundred long ones that are alike.
+    # Each sentence once: the library takes minutes for a hundred equal long ones.
     tokenizer = Tokenizer(tuple(_train(list(dict.fromkeys(side)), settings, log) for side in texts))
     _check_symbols_kept(tokenizer, settings.symbols)
     return tokenizer
 
 
 def default_coverage(texts: Sequence[str]) -> float:
-    """Gives the share of characters that become pieces, by the script: less than all for one with many signs."""
+    """Return the share of characters that become pieces, by the script: less than 1 for one with many characters."""
     with_many = sum(1 for text in texts if MANY_SIGNS.search(text))
-    return COVERAGE[with_many > len(texts) / 100]  # a stray sign in another script's text does not count
+    return COVERAGE[with_many > len(texts) / 100]  # a stray character in another script's text does not count
 
 
 def _check(settings: TextSettings) -> None:
@@ -61,11 +61,13 @@ def _check(settings: TextSettings) -> None:
     check_symbols(settings.symbols)
     if settings.kind == "characters" and (settings.symbols or settings.sampling):
         what = f"text.symbols {settings.symbols}" if settings.symbols else f"text.sampling {settings.sampling}"
-        raise ValueError(f"characters are cut in one way and have no symbols, got {what}: leave it out, or use bpe")
+        raise ValueError(
+            f"text.kind 'characters' has one segmentation and no symbols, got {what}: leave it out, or use bpe"
+        )
 
 
 def check_symbols(symbols: Sequence[str]) -> None:
-    """Raises ValueError where a symbol could not stand in a text, or already has a meaning."""
+    """Raise ValueError for a symbol that could not occur in normalised text, or that is reserved."""
     for n, symbol in enumerate(symbols):
         if not symbol or normalise(symbol) != symbol or " " in symbol:
             raise ValueError(
@@ -76,49 +78,51 @@ def check_symbols(symbols: Sequence[str]) -> None:
 
 
 def _check_symbols_kept(tokenizer: Tokenizer, symbols: Sequence[str]) -> None:
-    """Raises ValueError where a symbol is cut up: unigram models favour a symbol, but less the longer it is."""
+    """Raise ValueError if a symbol is split: unigram models favour a symbol, but less the longer it is."""
     for symbol in symbols:
         for side in ("src", "tgt"):
             if symbol not in tokenizer.pieces(tokenizer.encode(f"{symbol} {symbol}", side), side):
-                raise ValueError(f"text.symbols must not spell words of the text, got {symbol!r}; choose a shorter one")
+                raise ValueError(
+                    f"text.symbols must not be made of words of the text, got {symbol!r}; choose a shorter one"
+                )
 
 
 def _reservoir(pairs: Iterable[tuple[str, str]], size: int, rng: random.Random) -> list[tuple[str, str]]:
-    """Keeps `size` of any number of pairs, each with the same chance (Vitter 1985, algorithm R)."""
-    kept: list[tuple[str, str]] = []
+    """Sample `size` of any number of pairs uniformly (Vitter 1985, algorithm R)."""
+    sample: list[tuple[str, str]] = []
     for n, pair in enumerate(pairs):
         if n < size:
-            kept.append(pair)
-        elif (place := rng.randrange(n + 1)) < size:
-            kept[place] = pair
-    return kept
+            sample.append(pair)
+        elif (i := rng.randrange(n + 1)) < size:
+            sample[i] = pair
+    return sample
 
 
 def _train(texts: Sequence[str], settings: TextSettings, log: Log) -> bytes:
-    """Learns as many pieces as are wanted, or as the text has."""
+    """Train with `text.vocab_size` pieces, or as many as the text has."""
     size = settings.vocab_size
     if settings.kind == "characters":
         return train_characters(texts, size, settings.byte_fallback)
-    log(f"learning {size:,} pieces from {len(texts):,} sentences")
+    log(f"training a tokenizer of {size:,} pieces on {len(texts):,} sentences")
     while True:
         try:
             return _run_trainer(texts, settings, size)
         except RuntimeError as error:
             fewer = _max_pieces(str(error), size, settings)
-            log(f"text.vocab_size is {fewer:,} here: the text has too few pieces for {size:,}")
+            log(f"text.vocab_size becomes {fewer:,}: the text has too few pieces for {size:,}")
             size = fewer
 
 
-def _max_pieces(said: str, size: int, settings: TextSettings) -> int:
-    """Reads from the library's complaint how many pieces the text has."""
-    if (most := re.search(r"<= (\d+)", said)) and int(most[1]) < size:
+def _max_pieces(message: str, size: int, settings: TextSettings) -> int:
+    """Parse from the library's error message how many pieces the text has."""
+    if (most := re.search(r"<= (\d+)", message)) and int(most[1]) < size:
         return int(most[1])
-    if needed := re.search(r"required_chars\. \d+ vs (\d+)", said):
+    if needed := re.search(r"required_chars\. \d+ vs (\d+)", message):
         raise ValueError(
             f"text.vocab_size must be {needed[1]} or more for the characters of this text, got {settings.vocab_size}; "
             "or lower text.character_coverage"
         )
-    raise ValueError(f"no tokenizer can be learned from this text: {said}")
+    raise ValueError(f"no tokenizer can be trained on this text: {message}")
 
 
 def _run_trainer(texts: Sequence[str], settings: TextSettings, size: int) -> bytes:
@@ -139,6 +143,6 @@ def _run_trainer(texts: Sequence[str], settings: TextSettings, size: int) -> byt
         bos_id=Tokenizer.bos_id,
         eos_id=Tokenizer.eos_id,
         num_threads=N_THREADS,
-        minloglevel=2,  # errors only: they are raised as well, and worded above
+        minloglevel=2,  # errors only; they are raised as well
     )
     return model.getvalue()

@@ -75,13 +75,13 @@ def run_server(settings: ServeSettings, device: str, waits: bool, told: Any) -> 
     from regard.engine import BatchScheduler
     from regard.engine.cuda import CudaEngine
     from regard.serve.app import make_app
-    from regard.serve.models import Shelf
-    from regard.serve.server import address, open_port, serve
+    from regard.serve.models import ModelRegistry
+    from regard.serve.server import open_port, serve, url_of
 
     if waits:
         CudaEngine.scheduler = BatchScheduler  # pyright: ignore[reportAttributeAccessIssue]  # texts wait for a batch's end instead of a slot
     door = open_port("127.0.0.1", 0)
-    serve(make_app(Shelf([MODEL], device=device), settings), door, settings, lambda: told.put(address(door)))
+    serve(make_app(ModelRegistry([MODEL], device=device), settings), door, settings, lambda: told.put(url_of(door)))
 
 
 @contextmanager

@@ -14,14 +14,15 @@ HEADING = "// Written by `python tools/typescript.py > web/src/trace.ts` from th
 
 
 def typescript() -> str:
-    """Return the whole file: an interface for each dataclass of the schema modules, in their order."""
-    interfaces = [
-        _interface(value)
-        for module in MODULES
-        for value in vars(module).values()
-        if isinstance(value, type) and is_dataclass(value) and value.__module__ == module.__name__
-    ]
-    return "\n".join([HEADING, *interfaces])
+    """Return the whole file: an interface for each dataclass of the schema modules, those of other rooms included."""
+    values = (value for module in MODULES for value in vars(module).values())
+    classes = dict.fromkeys(value for value in values if isinstance(value, type) and is_dataclass(value))
+    return "\n".join([HEADING, *map(_interface, classes)])
+
+
+def _name(cls: type) -> str:
+    """Return the interface's name: where a class is the JSON of another, its suffix says so in Python only."""
+    return cls.__name__.removesuffix("Json")
 
 
 def _interface(cls: type) -> str:
@@ -33,7 +34,7 @@ def _interface(cls: type) -> str:
         if field.name in comments:
             lines.append(f"  /** {comments[field.name]} */")
         lines.append(f"  {field.name}: {_type(hints[field.name])};")
-    return "\n".join([comment, f"export interface {cls.__name__} {{", *lines, "}", ""])
+    return "\n".join([comment, f"export interface {_name(cls)} {{", *lines, "}", ""])
 
 
 def _field_comments(cls: type) -> dict[str, str]:
@@ -53,7 +54,7 @@ def _type(hint: Any) -> str:
         return " | ".join(_type(arg) for arg in get_args(hint))
     if origin is Literal:
         return " | ".join(f'"{arg}"' for arg in get_args(hint))
-    return hint.__name__
+    return _name(hint)
 
 
 if __name__ == "__main__":

@@ -11,24 +11,24 @@ import httpx
 import pytest
 
 from regard.cli import main
-from regard.serve import serialize as room
+from regard.serve import serialize
 
 
 @pytest.fixture
 def start(folders):
-    """Starts servers in processes of their own, and ends them."""
+    """Start servers in processes of their own, and end them."""
     running = []
 
     def begin(*options):
         command = [sys.executable, "-u", "-m", "regard", "serve", "--model", str(folders[0]), *options]
         process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, encoding="utf-8")
         running.append(process)
-        said = ""
-        while "Regard is at" not in said:
+        output = ""
+        while "Regard is at" not in output:
             line = process.stderr.readline()
-            assert line, f"the server ended: {said}"
-            said += line
-        return process, said, re.search(r"http://[\w.:\[\]]+", said)[0]
+            assert line, f"the server ended: {output}"
+            output += line
+        return process, output, re.search(r"http://[\w.:\[\]]+", output)[0]
 
     yield begin
     for process in running:
@@ -36,9 +36,9 @@ def start(folders):
         process.communicate()
 
 
-def test_a_server_tells_where_it_is_and_stops_when_it_is_asked(start):
-    process, said, url = start("--port", "0")
-    assert url.startswith("http://127.0.0.1:") and "tiny" in said and "taken" not in said
+def test_a_server_prints_its_address_and_stops_on_ctrl_c(start):
+    process, output, url = start("--port", "0")
+    assert url.startswith("http://127.0.0.1:") and "tiny" in output and "taken" not in output
     assert httpx.get(f"{url}/health", timeout=10).json() == {"status": "ok"}
     assert httpx.get(f"{url}/health", headers={"Host": "evil.example"}).status_code == 400
     assert "tiny" in [model["name"] for model in httpx.get(f"{url}/models").json()["models"]]
@@ -53,8 +53,8 @@ def test_where_a_port_is_taken_another_is_used(start):
         other.bind(("127.0.0.1", 0))
         other.listen()
         taken = other.getsockname()[1]
-        _, said, url = start("--port", str(taken))
-    assert f"port {taken} is taken" in said and not url.endswith(f":{taken}")
+        _, output, url = start("--port", str(taken))
+    assert f"port {taken} is taken" in output and not url.endswith(f":{taken}")
     assert httpx.get(f"{url}/health", timeout=10).status_code == 200
 
 
@@ -67,7 +67,7 @@ def test_where_a_port_is_taken_another_is_used(start):
         (["--precision", "int4"], "int4"),
     ],
 )
-def test_mistakes_are_said_before_anything_starts(options, words, folders, capsys, monkeypatch):
+def test_wrong_options_are_reported_before_the_server_starts(options, words, folders, capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["regard", "serve", "--model", str(folders[0]), *options])
     with pytest.raises(SystemExit) as ended:
         main()
@@ -75,7 +75,7 @@ def test_mistakes_are_said_before_anything_starts(options, words, folders, capsy
 
 
 def test_a_trace_is_saved_as_a_page(folders, capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(room, "PAGE", tmp_path)
+    monkeypatch.setattr(serialize, "PAGE", tmp_path)
     monkeypatch.setattr(
         sys, "argv", ["regard", "trace", "bad cab", "--model", str(folders[0]), "--out", str(tmp_path / "x.html")]
     )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from regard.serve.serialize import PLACE
+from regard.serve.serialize import PLACEHOLDER
 from tests.trace.makers import make_model, one_trace
 
 
@@ -17,7 +17,7 @@ def trace():
 def page(tmp_path, monkeypatch):
     """Stands in for the built page, which need not be there."""
     (tmp_path / "widget.js").write_text("export function render() {}", encoding="utf-8")
-    (tmp_path / "view.html").write_text(f"<html>{PLACE}</html>", encoding="utf-8")
+    (tmp_path / "view.html").write_text(f"<html>{PLACEHOLDER}</html>", encoding="utf-8")
     monkeypatch.setattr("regard.notebook.display.MODULE", tmp_path / "widget.js")
     monkeypatch.setattr("regard.serve.serialize.PAGE", tmp_path)
     return tmp_path

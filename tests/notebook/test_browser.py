@@ -4,7 +4,7 @@ import pytest
 
 import regard
 from regard.notebook.display import MODULE, make_widget
-from regard.serve.serialize import restored, rounded
+from regard.serve.serialize import dequantize, quantize
 from tests.web.conftest import Visits, chromium, expect, picture, settle  # noqa: F401
 
 # A notebook's cell, and what anywidget does in it: the module comes from memory, the traits from a model.
@@ -64,7 +64,7 @@ def test_head_view_draws_lines_as_strong_as_the_weights(cell, run, displayed, pi
     lines = page.locator(".lines line")
     lines.first.wait_for(state="attached")
     drawn = [(line.get_attribute("data-head"), float(line.get_attribute("data-weight"))) for line in lines.all()]
-    sent = restored(rounded(run.cross[1].weights(2))).flatten().tolist()  # a byte stands for each weight
+    sent = dequantize(quantize(run.cross[1].weights(2))).flatten().tolist()  # a byte stands for each weight
     assert {head for head, _ in drawn} == {"2"}
     strong = sorted(weight for weight in sent if weight > 0.1)
     assert sorted(weight for _, weight in drawn if weight > 0.1) == pytest.approx(strong, abs=1e-4)

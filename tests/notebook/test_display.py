@@ -20,7 +20,7 @@ from matplotlib.text import Text
 
 import regard
 from regard.notebook.display import VIEW, ViewWidget, make_widget
-from regard.serve.serialize import page_of, to_json, view_of
+from regard.serve.serialize import make_view, render_html, to_json
 from regard.trace import Traced
 from regard.trace.external import make_given
 from tests.trace.makers import make_model, make_translator
@@ -97,10 +97,10 @@ def inside(html):
 
 @pytest.mark.parametrize("most", [10, 10**6])
 def test_a_widget_holds_what_a_saved_page_holds(trace, page, monkeypatch, most):
-    monkeypatch.setattr("regard.serve.serialize.MOST_NUMBERS", most)
+    monkeypatch.setattr("regard.serve.serialize.MAX_NUMBERS", most)
     held = json.loads(make_widget(trace, "").saved)
-    assert held == inside(page_of(trace))
-    assert held["views"] == [json.loads(to_json(view_of(trace)))]
+    assert held == inside(render_html(trace))
+    assert held["views"] == [json.loads(to_json(make_view(trace)))]
     assert bool(held["heads"]) == (most > 10)
 
 

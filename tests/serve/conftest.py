@@ -3,40 +3,40 @@
 import httpx
 import pytest
 
-from tests.serve.server import make_folder, new_shelf, running
+from tests.serve.server import make_folder, make_registry, running
 
 
 @pytest.fixture(scope="session")
 def home(tmp_path_factory):
-    """An empty place for bundled models."""
+    """A folder without bundled models."""
     return tmp_path_factory.mktemp("no-models")
 
 
 @pytest.fixture(scope="session")
 def folders(tmp_path_factory):
-    """Saves a Transformer and a recurrent model."""
+    """Save a Transformer and a recurrent model."""
     folder = tmp_path_factory.mktemp("models")
     return [make_folder(folder, "tiny"), make_folder(folder, "tiny-back", "recurrent", ("en", "zh"))]
 
 
 @pytest.fixture(scope="session")
-def shelf(folders, home):
-    return new_shelf(folders, home)
+def models(folders, home):
+    return make_registry(folders, home)
 
 
 @pytest.fixture(scope="session")
-def url(shelf):
+def url(models):
     """A running server."""
-    with running(shelf) as found:
-        yield found
+    with running(models) as address:
+        yield address
 
 
 @pytest.fixture
 def client(url):
-    with httpx.Client(base_url=url, timeout=30) as found:
-        yield found
+    with httpx.Client(base_url=url, timeout=30) as client:
+        yield client
 
 
 @pytest.fixture(scope="session")
-def translator(shelf):
-    return shelf.open("tiny")
+def translator(models):
+    return models.open("tiny")

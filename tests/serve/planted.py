@@ -1,4 +1,4 @@
-"""What a server may be told of: a study with known numbers, a model that writes."""
+"""Folders for a server: a study with known numbers, a model that generates text."""
 
 from dataclasses import asdict
 from pathlib import Path

@@ -11,8 +11,8 @@ from regard.checkpoint.folder import Checkpoint, save_model
 from regard.config import DataSettings, DecodeSettings, ModelSettings, Settings, TextSettings
 from regard.serve import PAGE
 from regard.serve.app import make_app
-from regard.serve.models import Shelf
-from regard.serve.server import ServeSettings, address, make_server, open_port
+from regard.serve.models import ModelRegistry
+from regard.serve.server import ServeSettings, make_server, open_port, url_of
 from tests.pipeline.test_translator import TOKENIZER
 from tests.trace.makers import make_model
 
@@ -22,7 +22,7 @@ TEXTS = ["bad cab", "hello", "face", "dead bee", "jihgfedcba", "a", "cafe", "hid
 
 
 def make_folder(folder, name, family="transformer", languages=("zh", "en")):
-    """Saves a random model under a name."""
+    """Save a random model under a name."""
     sizes = dict(SIZES) if family == "transformer" else {**SIZES, "n_heads": 1, "n_encoder_layers": 1}
     made = Settings(
         model=ModelSettings(family=family, tie="none", **sizes),
@@ -36,35 +36,35 @@ def make_folder(folder, name, family="transformer", languages=("zh", "en")):
 
 
 @contextmanager
-def running(shelf, settings=ServeSettings(), page=PAGE):
-    """Runs a server in a thread, and gives its address."""
-    ready, app = threading.Event(), make_app(shelf, settings, page)
-    door = open_port("127.0.0.1", 0)
+def running(models, settings=ServeSettings(), page=PAGE):
+    """Run a server in a thread, and yield its URL."""
+    ready, app = threading.Event(), make_app(models, settings, page)
+    listener = open_port("127.0.0.1", 0)
     server = make_server(app, settings, ready.set)
-    thread = threading.Thread(target=lambda: server.run(sockets=[door]), daemon=True)
+    thread = threading.Thread(target=lambda: server.run(sockets=[listener]), daemon=True)
     thread.start()
     assert ready.wait(20), "the server did not start"
     try:
-        yield address(door)
+        yield url_of(listener)
     finally:
         server.should_exit = True
         thread.join(20)
-        door.close()
+        listener.close()
         assert not thread.is_alive(), "the server did not stop"
 
 
 @contextmanager
-def client_of(shelf, **changes):
-    """Runs a server with some settings changed, and gives a client of it."""
-    with running(shelf, ServeSettings(**changes)) as url, httpx.Client(base_url=url, timeout=30) as client:
+def client_of(models, **changes):
+    """Run a server with some settings changed, and yield a client of it."""
+    with running(models, ServeSettings(**changes)) as url, httpx.Client(base_url=url, timeout=30) as client:
         yield client
 
 
 def lines_of(response):
-    """Gives the lines of a stream."""
+    """Return the objects of a stream."""
     return [json.loads(line) for line in response.text.splitlines()]
 
 
-def new_shelf(folders, home):
-    """Makes a shelf of some models alone."""
-    return Shelf([str(folder) for folder in folders], home=home)
+def make_registry(folders, home):
+    """Make a registry of these models alone."""
+    return ModelRegistry([str(folder) for folder in folders], home=home)

@@ -1,4 +1,4 @@
-"""The endpoints, asked over a real connection: what they answer, and what they say to mistakes."""
+"""All routes over a real connection: responses, and errors."""
 
 import json
 from dataclasses import fields, replace
@@ -7,11 +7,9 @@ from urllib.parse import urlencode
 import pytest
 
 import regard
-from regard.serve import schema_api as lessons
-from regard.serve import schema_api as messages
-from regard.serve import schema_trace as view
-from regard.serve.routes_lessons import positions_of, regression_of, walk_of
-from regard.serve.serialize import head_of, to_json
+from regard.serve import schema_api, schema_trace
+from regard.serve.routes_lessons import layer_lesson, position_lesson, regression_lesson
+from regard.serve.serialize import make_head, to_json
 from tests.serve.server import DECODE, TEXTS, lines_of
 
 
@@ -23,40 +21,40 @@ def best(translator, text, **changes):
     return translator.translate(text, replace(DECODE, **changes))[0]
 
 
-def test_one_text_is_answered_with_one(client, translator):
-    said = client.post("/translate", json={"q": "bad cab", "source": "zh", "target": "en"})
-    assert said.status_code == 200 and said.headers["content-type"] == "application/json"
-    assert said.json() == {"translatedText": best(translator, "bad cab").text}
+def test_one_text_gets_one_translation(client, translator):
+    response = client.post("/translate", json={"q": "bad cab", "source": "zh", "target": "en"})
+    assert response.status_code == 200 and response.headers["content-type"] == "application/json"
+    assert response.json() == {"translatedText": best(translator, "bad cab").text}
 
 
-def test_a_list_is_answered_with_a_list_in_its_order(client, translator):
-    said = client.post("/translate", json={"q": [*TEXTS, ""], "source": "zh", "target": "en"}).json()
-    assert said["translatedText"] == [best(translator, text).text for text in TEXTS] + [""]
+def test_a_list_gets_a_list_in_its_order(client, translator):
+    response = client.post("/translate", json={"q": [*TEXTS, ""], "source": "zh", "target": "en"}).json()
+    assert response["translatedText"] == [best(translator, text).text for text in TEXTS] + [""]
     assert client.post("/translate", json={"q": [], "source": "zh", "target": "en"}).json() == {"translatedText": []}
 
 
 def test_alternatives_are_the_others_that_the_search_found(client, translator):
-    ask = {"q": "hello", "source": "zh", "target": "en", "alternatives": 2}
+    body = {"q": "hello", "source": "zh", "target": "en", "alternatives": 2}
     found = best(translator, "hello", n_best=3).alternatives
-    assert client.post("/translate", json=ask).json() == {
+    assert client.post("/translate", json=body).json() == {
         "translatedText": found[0].text,
         "alternatives": [each.text for each in found[1:]],
     }
-    many = client.post("/translate", json={**ask, "q": ["hello", "face"]}).json()
+    many = client.post("/translate", json={**body, "q": ["hello", "face"]}).json()
     assert many["alternatives"][0] == [each.text for each in found[1:]] and len(many["alternatives"]) == 2
 
 
-def test_the_language_is_told_by_the_script(client):
-    said = client.post("/translate", json={"q": ["你好", "hello"], "source": "auto", "target": "en"})
-    assert said.status_code == 400 and "no model translates from auto to en" in said.json()["error"]
-    said = client.post("/translate", json={"q": "你好", "source": "auto", "target": "en"}).json()
-    assert said["detectedLanguage"] == {"language": "zh", "confidence": 100.0}
+def test_the_language_is_detected_by_the_script(client):
+    response = client.post("/translate", json={"q": ["你好", "hello"], "source": "auto", "target": "en"})
+    assert response.status_code == 400 and "no model translates from auto to en" in response.json()["error"]
+    response = client.post("/translate", json={"q": "你好", "source": "auto", "target": "en"}).json()
+    assert response["detectedLanguage"] == {"language": "zh", "confidence": 100.0}
 
 
-def test_a_form_is_taken_too(client, translator):
+def test_a_form_is_accepted_too(client, translator):
     form = {"q": "bad cab", "source": "zh", "target": "en", "alternatives": "1", "api_key": ""}
-    said = client.post("/translate", data=form).json()
-    assert said["translatedText"] == best(translator, "bad cab").text and len(said["alternatives"]) == 1
+    response = client.post("/translate", data=form).json()
+    assert response["translatedText"] == best(translator, "bad cab").text and len(response["alternatives"]) == 1
 
 
 def test_beam_and_model_can_be_chosen(client, translator):
@@ -66,7 +64,7 @@ def test_beam_and_model_can_be_chosen(client, translator):
     assert wrong.status_code == 400 and "'tiny' translates from zh to en" in wrong.json()["error"]
 
 
-MISTAKES = [
+ERRORS = [
     ("post", "/translate", {"json": {"target": "en"}}, 422, "q"),
     ("post", "/translate", {"json": {"q": 7, "target": "en"}}, 422, "q"),
     ("post", "/translate", {"json": {"q": "x"}}, 422, "target"),
@@ -101,34 +99,34 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("method", "path", "body", "status", "words"), MISTAKES)
-def test_mistakes_are_answered_in_one_shape(client, method, path, body, status, words):
-    said = client.request(method, path, **body)
-    assert said.status_code == status, said.text
-    assert list(said.json()) == ["error"] and words in said.json()["error"]
+@pytest.mark.parametrize(("method", "path", "body", "status", "words"), ERRORS)
+def test_errors_have_one_form(client, method, path, body, status, words):
+    response = client.request(method, path, **body)
+    assert response.status_code == status, response.text
+    assert list(response.json()) == ["error"] and words in response.json()["error"]
 
 
-def test_a_trace_is_looked_at_and_asked_about(client, translator):
-    said = client.post("/trace", json={"text": "bad cab", "model": "tiny"}).json()
+def test_a_trace_its_heads_and_other_hypotheses_are_returned(client, translator):
+    response = client.post("/trace", json={"text": "bad cab", "model": "tiny"}).json()
     trace = regard.trace(translator, "bad cab", replace(DECODE))
-    assert set(said) == names(view.View)
-    assert said["output"] == trace.output and said["target"]["pieces"] == list(trace.target)
+    assert set(response) == names(schema_trace.View)
+    assert response["output"] == trace.output and response["target"]["pieces"] == list(trace.target)
     place = {"kind": "cross", "layer": 1, "head": 1}
-    head = client.get(f"/trace/{said['id']}/head", params=place)
-    assert head.json() == json.loads(to_json(head_of(trace, *place.values())))
-    other = said["tree"]["leaves"][1]
-    seen = client.get(f"/trace/{said['id']}", params={"node": other["node"]}).json()
-    assert seen["leaf"] == other["node"] and seen["output"] == other["text"] and seen["id"] == said["id"]
-    head = client.get(f"/trace/{said['id']}/head", params={**place, "node": other["node"]}).json()
+    head = client.get(f"/trace/{response['id']}/head", params=place)
+    assert head.json() == json.loads(to_json(make_head(trace, *place.values())))
+    other = response["tree"]["leaves"][1]
+    seen = client.get(f"/trace/{response['id']}", params={"node": other["node"]}).json()
+    assert seen["leaf"] == other["node"] and seen["output"] == other["text"] and seen["id"] == response["id"]
+    head = client.get(f"/trace/{response['id']}/head", params={**place, "node": other["node"]}).json()
     assert len(head["queries"]) == len(seen["read"]["pieces"])
-    assert client.get(f"/trace/{said['id']}", params={"node": 10**6}).status_code == 400
+    assert client.get(f"/trace/{response['id']}", params={"node": 10**6}).status_code == 400
 
 
 def test_a_translation_goes_on_from_an_alternative(client):
-    said = client.post("/trace", json={"text": "bad cab", "model": "tiny"}).json()
-    step = said["steps"][1]
+    response = client.post("/trace", json={"text": "bad cab", "model": "tiny"}).json()
+    step = response["steps"][1]
     other = next(each["piece"] for each in step["alternatives"] if each["piece"] not in (step["piece"], "</s>"))
-    prefix = [said["target"]["pieces"][0], other]
+    prefix = [response["target"]["pieces"][0], other]
     again = client.post("/trace", json={"text": "bad cab", "model": "tiny", "prefix": prefix}).json()
     assert again["target"]["pieces"][:2] == prefix
     stream = lines_of(client.post("/translate/stream", json={"text": "bad cab", "model": "tiny", "prefix": prefix}))
@@ -136,60 +134,62 @@ def test_a_translation_goes_on_from_an_alternative(client):
 
 
 def test_a_long_text_is_looked_at_part_by_part(client):
-    said = client.post("/trace", json={"text": "bad cab. " * 9, "model": "tiny"}).json()
-    assert said["part"] == 0 and said["n_parts"] > 1
-    second = client.get(f"/trace/{said['id']}", params={"part": 1}).json()
+    response = client.post("/trace", json={"text": "bad cab. " * 9, "model": "tiny"}).json()
+    assert response["part"] == 0 and response["n_parts"] > 1
+    second = client.get(f"/trace/{response['id']}", params={"part": 1}).json()
     assert second["part"] == 1 and second["text"] == "bad cab."
-    assert client.get(f"/trace/{said['id']}", params={"part": 99}).status_code == 400
+    assert client.get(f"/trace/{response['id']}", params={"part": 99}).status_code == 400
 
 
 @pytest.mark.parametrize("beam", [1, 3])
-def test_a_translation_is_told_as_it_is_written(client, translator, beam):
-    ask = {"text": "dead bee", "model": "tiny", "beam": beam}
-    said = client.post("/translate/stream", json=ask)
-    assert said.headers["content-type"] == "application/x-ndjson"
-    lines, settings = lines_of(said), {"method": "greedy"} if beam == 1 else {}
+def test_a_translation_is_streamed_as_it_is_written(client, translator, beam):
+    body = {"text": "dead bee", "model": "tiny", "beam": beam}
+    response = client.post("/translate/stream", json=body)
+    assert response.headers["content-type"] == "application/x-ndjson"
+    lines, settings = lines_of(response), {"method": "greedy"} if beam == 1 else {}
     found = best(translator, "dead bee", beam=beam, **settings)
     assert [line["done"] for line in lines] == [False] * (len(lines) - 1) + [True]
-    assert set(lines[0]) == names(messages.Written)
+    assert set(lines[0]) == names(schema_api.TranslationUpdate)
     assert lines[-1]["text"] == found.text and lines[-1]["pieces"] == found.tokens
     assert len(lines) > len(found.tokens)
     assert [len(line["pieces"]) for line in lines[:3]] == [1, 2, 3]
 
 
 def test_positions_regression_and_steps_are_those_of_the_studies(client, translator):
-    asked = {"scheme": "rotary", "length": 16, "width": 6, "base": 100.0, "steps": 2, "place": 3}
-    said = client.get("/positions", params=asked).json()
-    assert said == json.loads(to_json(positions_of(**asked))) and set(said) == names(lessons.Positions)
-    asked = {"seed": 3, "n_train": 7, "n_test": 5, "noise": 0.25, "steps": 4, "w": 2.0}
-    said = client.get("/regression", params=asked).json()
-    assert said == json.loads(to_json(regression_of(**asked))) and set(said) == names(lessons.Regression)
-    said = client.get("/steps", params={"text": "bad cab", "model": "tiny", "layer": 1, "head": 1}).json()
-    assert said == json.loads(to_json(walk_of(translator, "tiny", "bad cab", 1, 1))) and set(said) == names(
-        lessons.Walk
+    query = {"scheme": "rotary", "length": 16, "width": 6, "base": 100.0, "steps": 2, "place": 3}
+    response = client.get("/positions", params=query).json()
+    assert response == json.loads(to_json(position_lesson(**query))) and set(response) == names(schema_api.Positions)
+    query = {"seed": 3, "n_train": 7, "n_test": 5, "noise": 0.25, "steps": 4, "w": 2.0}
+    response = client.get("/regression", params=query).json()
+    assert response == json.loads(to_json(regression_lesson(**query))) and set(response) == names(
+        schema_api.RegressionJson
     )
+    response = client.get("/steps", params={"text": "bad cab", "model": "tiny", "layer": 1, "head": 1}).json()
+    assert response == json.loads(to_json(layer_lesson(translator, "tiny", "bad cab", 1, 1))) and set(
+        response
+    ) == names(schema_api.LayerSteps)
 
 
-def test_the_server_tells_about_itself(client):
+def test_the_server_describes_itself(client):
     assert client.get("/health").json() == {"status": "ok"}
     assert client.get("/languages").json() == [
         {"code": "zh", "name": "Chinese", "targets": ["en"]},
         {"code": "en", "name": "English", "targets": ["zh"]},
     ]
-    said = client.get("/models").json()
-    assert [model["name"] for model in said["models"]] == ["tiny", "tiny-back"]
-    assert set(said) == names(messages.Models) and set(said["models"][0]) == names(messages.Model)
-    assert said["models"][0]["scores"] == {"bleu": 12.5, "measured_on": "test"}
-    assert said["limits"]["max_beam"] == 16
+    response = client.get("/models").json()
+    assert [model["name"] for model in response["models"]] == ["tiny", "tiny-back"]
+    assert set(response) == names(schema_api.Models) and set(response["models"][0]) == names(schema_api.Model)
+    assert response["models"][0]["scores"] == {"bleu": 12.5, "measured_on": "test"}
+    assert response["limits"]["max_beam"] == 16
 
 
-def test_counts_are_those_of_prometheus(client):
+def test_metrics_are_in_prometheus_format(client):
     client.get("/health")
     client.get(f"/trace/{'x' * 30}?{urlencode({'node': 3})}")
     client.post("/translate", json={"q": ["hello", "face"], "source": "zh", "target": "en"})
-    said = client.get("/metrics")
-    assert said.headers["content-type"].startswith("text/plain; version=0.0.4")
-    counts = dict(line.rsplit(" ", 1) for line in said.text.splitlines() if not line.startswith("#"))
+    response = client.get("/metrics")
+    assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
+    counts = dict(line.rsplit(" ", 1) for line in response.text.splitlines() if not line.startswith("#"))
     assert int(counts['regard_requests_total{method="GET",route="/health",status="200"}']) >= 1
     assert int(counts['regard_requests_total{method="GET",route="/trace/{id}",status="404"}']) >= 1
     assert float(counts['regard_request_seconds_sum{route="/translate"}']) > 0
@@ -201,7 +201,7 @@ def test_counts_are_those_of_prometheus(client):
     assert below == sorted(below)
 
 
-def test_answers_say_how_they_may_be_used(client):
+def test_responses_have_security_headers(client):
     headers = client.get("/health").headers
     assert headers["x-content-type-options"] == "nosniff" and headers["x-frame-options"] == "DENY"
     assert "default-src 'self'" in headers["content-security-policy"]

@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from regard.serve.app import make_app
-from regard.serve.models import Shelf
+from regard.serve.models import ModelRegistry
 
-schema = schemathesis.openapi.from_dict(make_app(Shelf(home=Path("nowhere"))).openapi())
+schema = schemathesis.openapi.from_dict(make_app(ModelRegistry(home=Path("nowhere"))).openapi())
 # Its own strategies draw by chance in a way that Hypothesis does not like.
 pytestmark = pytest.mark.filterwarnings("ignore::hypothesis.errors.HypothesisDeprecationWarning")
 

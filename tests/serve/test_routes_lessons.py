@@ -1,4 +1,4 @@
-"""The lessons tell what the studies measured and what the layer computed."""
+"""The lessons agree with the studies and with the layer itself."""
 
 import numpy as np
 import pytest
@@ -7,64 +7,66 @@ import torch
 import regard
 from regard.position import POSITION
 from regard.position.absolute import sinusoids
-from regard.serve.routes_lessons import TAGS, positions_of, regression_of, walk_of
+from regard.serve.routes_lessons import LAWS, layer_lesson, position_lesson, regression_lesson
 from regard.study.positions import examine
 from regard.study.regression import run_regression
 
 
 @pytest.mark.parametrize("scheme", POSITION)
 def test_every_scheme_can_be_shown(scheme):
-    said, report = positions_of(scheme, 16, 8, 100.0, 2, 3), examine(scheme, 16, 8, 100.0, 10)
-    assert {law.name: law.holds for law in said.laws} == {name: getattr(report, name).holds for name in TAGS}
-    assert np.array(said.codes) == pytest.approx(report.codes.numpy(), rel=1e-6)
-    assert said.profile == pytest.approx(report.profile.tolist(), rel=1e-6)
-    if said.shift is not None:
-        assert said.shift.moved == pytest.approx(np.array(said.shift.matrix) @ said.shift.before, abs=1e-5)
+    lesson, report = position_lesson(scheme, 16, 8, 100.0, 2, 3), examine(scheme, 16, 8, 100.0, 10)
+    assert {law.name: law.holds for law in lesson.laws} == {name: getattr(report, name).holds for name in LAWS}
+    assert np.array(lesson.codes) == pytest.approx(report.codes.numpy(), rel=1e-6)
+    assert lesson.profile == pytest.approx(report.profile.tolist(), rel=1e-6)
+    if lesson.shift is not None:
+        assert lesson.shift.moved == pytest.approx(np.array(lesson.shift.matrix) @ lesson.shift.before, abs=1e-5)
 
 
 def test_the_shift_matrix_moves_a_sinusoidal_code():
-    said = positions_of("sinusoidal", 16, 8, 100.0, 5, 7)
-    assert said.shift.exact and said.shift.place == 7
-    assert said.shift.before == pytest.approx(sinusoids(torch.tensor(7), 8, 100.0).tolist(), abs=1e-6)
-    assert said.shift.moved == pytest.approx(sinusoids(torch.tensor(12), 8, 100.0).tolist(), abs=1e-6)
-    assert said.shift.after == pytest.approx(said.shift.moved, abs=1e-6)
+    lesson = position_lesson("sinusoidal", 16, 8, 100.0, 5, 7)
+    assert lesson.shift.exact and lesson.shift.place == 7
+    assert lesson.shift.before == pytest.approx(sinusoids(torch.tensor(7), 8, 100.0).tolist(), abs=1e-6)
+    assert lesson.shift.moved == pytest.approx(sinusoids(torch.tensor(12), 8, 100.0).tolist(), abs=1e-6)
+    assert lesson.shift.after == pytest.approx(lesson.shift.moved, abs=1e-6)
 
 
 def test_a_place_without_one_so_many_steps_on_is_the_last_that_has():
-    assert positions_of("sinusoidal", 16, 8, 100.0, 5, 15).shift.place == 10
-    assert positions_of("sinusoidal", 16, 8, 100.0, 16).shift is None
-    assert positions_of("none", 16, 8).shift is None
+    assert position_lesson("sinusoidal", 16, 8, 100.0, 5, 15).shift.place == 10
+    assert position_lesson("sinusoidal", 16, 8, 100.0, 16).shift is None
+    assert position_lesson("none", 16, 8).shift is None
 
 
 def test_regression_is_the_study_with_a_width_of_ones_own():
-    said, study = regression_of(3, 20, 10, 0.5, 5, 2.5), run_regression(20, 10, 0.5, 5, 3)
-    assert said.w == study.w and said.learned.prediction == pytest.approx(study.learned.prediction.tolist(), rel=1e-6)
-    x, y = np.array(said.x), np.array(said.y)
-    scores = -((np.array(said.x_test)[:, None] - x) ** 2) * 2.5**2 / 2
+    lesson, study = regression_lesson(3, 20, 10, 0.5, 5, 2.5), run_regression(20, 10, 0.5, 5, 3)
+    assert lesson.w == study.w and lesson.learned.prediction == pytest.approx(
+        study.learned.prediction.tolist(), rel=1e-6
+    )
+    x, y = np.array(lesson.x), np.array(lesson.y)
+    scores = -((np.array(lesson.x_test)[:, None] - x) ** 2) * 2.5**2 / 2
     weights = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
-    assert np.array(said.weights_chosen) == pytest.approx(weights, abs=1e-5)
-    assert said.chosen.prediction == pytest.approx(weights @ y, abs=1e-5)
+    assert np.array(lesson.weights_chosen) == pytest.approx(weights, abs=1e-5)
+    assert lesson.chosen.prediction == pytest.approx(weights @ y, abs=1e-5)
 
 
 @pytest.mark.parametrize(("layer", "head"), [(0, 0), (1, 1)])
 def test_a_walk_arrives_where_the_layer_does(translator, layer, head):
-    said = walk_of(translator, "tiny", "bad cab", layer, head, 5)
-    stages = {stage.name: np.array(stage.values) for stage in said.stages}
+    lesson = layer_lesson(translator, "tiny", "bad cab", layer, head, 5)
+    stages = {stage.name: np.array(stage.values) for stage in lesson.stages}
     trace = regard.trace(translator, "bad cab")
-    assert said.error < 1e-5 and said.pieces == list(trace.source)
+    assert lesson.error < 1e-5 and lesson.pieces == list(trace.source)
     assert stages["weights"] == pytest.approx(trace.look("encoder", layer).weights(head).numpy(), abs=1e-5)
     assert stages["scores"] == pytest.approx(trace.look("encoder", layer).scores(head).numpy(), abs=1e-4)
     assert stages["attention_sum"] == pytest.approx(stages["input"] + stages["projected"], abs=1e-5)
-    assert said.stages[2].norms == pytest.approx(trace.flows[2 * layer].before.tolist(), rel=1e-4)
-    assert said.stages[-1].norms == pytest.approx(trace.flows[2 * layer + 1].after.tolist(), rel=1e-4)
-    assert said.stages[0].columns == [0, 1, 2, 3, 4] and said.stages[0].width == said.d_model == 22
+    assert lesson.stages[2].norms == pytest.approx(trace.flows[2 * layer].before.tolist(), rel=1e-4)
+    assert lesson.stages[-1].norms == pytest.approx(trace.flows[2 * layer + 1].after.tolist(), rel=1e-4)
+    assert lesson.stages[0].columns == [0, 1, 2, 3, 4] and lesson.stages[0].width == lesson.d_model == 22
     if layer == 0:
         assert stages["input"] == pytest.approx(stages["token"] + stages["position"], abs=1e-5)
 
 
 def test_of_the_inner_layer_each_tokens_largest_are_shown(translator):
     some, every = (
-        next(stage for stage in walk_of(translator, "tiny", "bad cab", features=n).stages if stage.name == "inner")
+        next(stage for stage in layer_lesson(translator, "tiny", "bad cab", features=n).stages if stage.name == "inner")
         for n in (5, 10_000)
     )
     assert every.columns == list(range(every.width)) and len(some.columns) == 5 < every.width
@@ -77,4 +79,4 @@ def test_of_the_inner_layer_each_tokens_largest_are_shown(translator):
 
 def test_a_walk_needs_words(translator):
     with pytest.raises(ValueError, match="'  '"):
-        walk_of(translator, "tiny", "  ")
+        layer_lesson(translator, "tiny", "  ")

@@ -1,7 +1,4 @@
-"""Questions on a server: answered as the reader itself answers them, and refused with a reason.
-
-What the page is told agrees with the trace it is made of.
-"""
+"""The JSON of a trace agrees with the trace; questions on a server are answered as by the reader itself."""
 
 import json
 import zlib
@@ -16,7 +13,17 @@ from regard.qa.model import load_reader, save_reader
 from regard.qa.predict import answer_questions
 from regard.serve.models import check_folders
 from regard.serve.schema_trace import Aligning
-from regard.serve.serialize import digits, head_of, number, pack, restored, rounded, spelled, to_json, view_of
+from regard.serve.serialize import (
+    dequantize,
+    join_pieces,
+    make_head,
+    make_view,
+    pack,
+    quantize,
+    round_number,
+    round_tensor,
+    to_json,
+)
 from regard.trace.attention import GivenLook
 from regard.trace.external import make_given
 from regard.trace.summary import Choice
@@ -27,39 +34,39 @@ from tests.trace.makers import make_model, make_translator, one_trace
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    place = tmp_path_factory.mktemp("readers") / "facts"
-    save_reader(place, small_reader(windows=WINDOWS), {})
-    return place
+    path = tmp_path_factory.mktemp("readers") / "facts"
+    save_reader(path, small_reader(windows=WINDOWS), {})
+    return path
 
 
 @pytest.fixture(scope="module")
-def asked():
+def question():
     return questions("en")[1]
 
 
-def test_a_question_is_answered_as_the_reader_answers_it(shelf, folder, asked):
-    (best,) = answer_questions(load_reader(folder), [asked], 5)
-    with client_of(shelf, readers=(folder,)) as client:
+def test_a_question_is_answered_as_the_reader_answers_it(models, folder, question):
+    (best,) = answer_questions(load_reader(folder), [question], 5)
+    with client_of(models, readers=(folder,)) as client:
         assert client.get("/readers").json() == {"readers": ["facts"]}
-        said = client.post("/answer", json={"question": asked.text, "context": asked.context}).json()
-    assert [each["text"] for each in said["stretches"]] == [each.text for each in best.spans]
-    assert said["nowhere"] == pytest.approx(best.no_answer)
-    first = said["stretches"][0]
-    assert asked.context[first["start"] : first["stop"]] == first["text"]
-    words = [word["text"] for word in said["context"][slice(*said["answer"])]]
+        response = client.post("/answer", json={"question": question.text, "context": question.context}).json()
+    assert [each["text"] for each in response["stretches"]] == [each.text for each in best.spans]
+    assert response["nowhere"] == pytest.approx(best.no_answer)
+    first = response["stretches"][0]
+    assert question.context[first["start"] : first["stop"]] == first["text"]
+    words = [word["text"] for word in response["context"][slice(*response["answer"])]]
     assert first["text"] in " ".join(words)
-    assert not said["whole"] and [kind["kind"] for kind in said["view"]["kinds"]] == ["encoder"]
+    assert not response["whole"] and [kind["kind"] for kind in response["view"]["kinds"]] == ["encoder"]
 
 
-def test_mistakes_are_said(shelf, folder, client):
-    ask = {"question": "Who?", "context": "Anna."}
-    said = client.post("/answer", json=ask)
-    assert said.status_code == 400 and "--reader" in said.json()["error"]
-    with client_of(shelf, readers=(folder,)) as other:
-        said = other.post("/answer", json={**ask, "reader": "fact"})
-        assert said.status_code == 400 and "did you mean 'facts'?" in said.json()["error"]
-        said = other.post("/answer", json={"question": "Who?", "context": "  "})
-        assert said.status_code == 400 and "must have words" in said.json()["error"]
+def test_errors_say_what_to_do(models, folder, client):
+    body = {"question": "Who?", "context": "Anna."}
+    response = client.post("/answer", json=body)
+    assert response.status_code == 400 and "--reader" in response.json()["error"]
+    with client_of(models, readers=(folder,)) as other:
+        response = other.post("/answer", json={**body, "reader": "fact"})
+        assert response.status_code == 400 and "did you mean 'facts'?" in response.json()["error"]
+        response = other.post("/answer", json={"question": "Who?", "context": "  "})
+        assert response.status_code == 400 and "must have words" in response.json()["error"]
 
 
 def test_folders_without_a_reader_or_of_one_name_are_refused(tmp_path, folder):
@@ -78,13 +85,13 @@ def trace():
 
 
 def unpack(kind):
-    """Does what a browser does."""
+    """Unpack weights as a browser does."""
     raw = np.frombuffer(zlib.decompress(b64decode(kind.weights), -15), np.uint8)
     return (raw / 255).reshape(kind.n_layers, kind.n_heads, kind.n_queries, kind.n_keys) ** 2
 
 
 def test_unpacked_weights_are_the_true_ones_but_for_rounding(trace):
-    view = view_of(trace)
+    view = make_view(trace)
     assert [kind.kind for kind in view.kinds] == ["encoder", "decoder", "cross"]
     for kind in view.kinds:
         for layer, found in enumerate(unpack(kind)):
@@ -95,7 +102,7 @@ def test_unpacked_weights_are_the_true_ones_but_for_rounding(trace):
 
 @pytest.mark.parametrize("weight", [0.0, 1e-6, 1e-3, 0.25, 0.5, 1.0])
 def test_rounding_keeps_small_weights_apart_from_none(weight):
-    back = restored(rounded(torch.tensor([weight], dtype=torch.float64)))
+    back = dequantize(quantize(torch.tensor([weight], dtype=torch.float64)))
     torch.testing.assert_close(back, torch.tensor([weight], dtype=torch.float64), rtol=0.13, atol=4e-6)
 
 
@@ -104,8 +111,8 @@ def test_parts_are_packed_as_one_stream():
     assert zlib.decompress(b64decode(pack([one, other])), -15) == bytes([*range(7), *range(5)])
 
 
-def test_a_view_says_what_the_trace_says(trace):
-    view = view_of(trace, "tiny", "name")
+def test_a_view_agrees_with_its_trace(trace):
+    view = make_view(trace, "tiny", "name")
     assert (view.id, view.model, view.text, view.output) == ("name", "tiny", trace.text, trace.output)
     assert view.source.pieces == list(trace.source) and view.target.pieces == list(trace.target)
     assert sorted(place for word in view.read.words for place in word.places) == list(range(len(trace.read)))
@@ -120,16 +127,16 @@ def test_a_view_says_what_the_trace_says(trace):
 
 
 def test_entropy_is_a_share_of_the_largest(trace):
-    for kind in view_of(trace).kinds:
+    for kind in make_view(trace).kinds:
         assert all(0 <= share <= 1 for layer in kind.entropy for share in layer)
     even = GivenLook("encoder", 0, torch.full((1, 4, 4), 0.25))
-    (kind,) = view_of(make_given((even,), list("abcd"), [])).kinds
+    (kind,) = make_view(make_given((even,), list("abcd"), [])).kinds
     assert kind.entropy == [[1.0]]
 
 
 def test_a_layer_with_fewer_heads_is_filled_up():
     looks = tuple(GivenLook("encoder", i, torch.full((heads, 2, 2), 0.5)) for i, heads in enumerate((3, 1)))
-    (kind,) = view_of(make_given(looks, ["a", "b"], [])).kinds
+    (kind,) = make_view(make_given(looks, ["a", "b"], [])).kinds
     assert (kind.n_layers, kind.n_heads) == (2, 3) and kind.entropy[1] == [1.0, None, None]
     assert unpack(kind)[1, 1:].sum() == 0
 
@@ -138,15 +145,15 @@ def test_a_view_is_json_that_a_browser_reads(trace):
     def refuse(name):
         raise AssertionError(f"{name} is no JSON")
 
-    said = json.loads(to_json(view_of(trace)), parse_constant=refuse)
-    assert said["kinds"][0]["n_layers"] == 2
+    response = json.loads(to_json(make_view(trace)), parse_constant=refuse)
+    assert response["kinds"][0]["n_layers"] == 2
     unknown = make_given((GivenLook("cross", 0, torch.ones(1, 2, 1)),), ["x"], ["<s>", "y"])
-    said = json.loads(to_json(view_of(unknown)), parse_constant=refuse)
-    assert said["steps"][0]["log_prob"] is None and said["checks"]["weights"] is None
+    response = json.loads(to_json(make_view(unknown)), parse_constant=refuse)
+    assert response["steps"][0]["log_prob"] is None and response["checks"]["weights"] is None
 
 
 def test_300_tokens_and_144_heads_stay_below_15_megabytes():
-    """Weights by chance are the worst to pack; those of a model are half as large."""
+    """Random weights compress worst; those of a model are half as large."""
     torch.manual_seed(3)
     pieces, shape = [f"▁w{i}" for i in range(300)], (8, 300, 300)
     looks = [
@@ -154,55 +161,57 @@ def test_300_tokens_and_144_heads_stay_below_15_megabytes():
         for kind in ("encoder", "decoder", "cross")
         for layer in range(6)
     ]
-    assert len(to_json(view_of(make_given(tuple(looks), pieces, pieces)))) < 15e6
+    assert len(to_json(make_view(make_given(tuple(looks), pieces, pieces)))) < 15e6
 
 
 def test_a_head_has_its_exact_numbers(trace):
     for kind, layer in (("encoder", 0), ("encoder", 1), ("decoder", 0), ("cross", 0)):
-        look, head = trace.look(kind, layer), head_of(trace, kind, layer, 1)
+        look, head = trace.look(kind, layer), make_head(trace, kind, layer, 1)
         assert np.array(head.weights) == pytest.approx(look.weights(1).numpy(), rel=1e-6)
         assert np.array(head.scores) == pytest.approx(look.scores(1).numpy(), rel=1e-6)
         total = np.sum([term.values for term in head.terms], axis=0)
         assert total == pytest.approx(np.array(head.scores), abs=1e-5 * np.abs(head.scores).max())
         assert head.error < 1e-6 and len(head.queries) == len(head.weights)
-    assert head_of(trace, "encoder", 0, 0).terms[0].name == "content–content"
+    assert make_head(trace, "encoder", 0, 0).terms[0].name == "content–content"
 
 
 def test_a_head_of_given_weights_has_weights_alone():
-    head = head_of(make_given((GivenLook("encoder", 0, torch.eye(2)[None]),), ["a", "b"], []), "encoder", 0, 0)
+    head = make_head(make_given((GivenLook("encoder", 0, torch.eye(2)[None]),), ["a", "b"], []), "encoder", 0, 0)
     assert head.weights == [[1, 0], [0, 1]] and head.scores is None and head.terms == [] and head.error is None
 
 
 def test_a_head_that_is_not_there_is_named(trace):
     with pytest.raises(ValueError, match="got 7"):
-        head_of(trace, "encoder", 0, 7)
+        make_head(trace, "encoder", 0, 7)
     with pytest.raises(ValueError, match="sideways"):
-        head_of(trace, "sideways", 0, 0)
+        make_head(trace, "sideways", 0, 0)
 
 
 def test_another_hypothesis_has_its_own_view(trace):
-    other = next(leaf.node for leaf in view_of(trace).tree.leaves if leaf.node != trace.leaf)
-    view = view_of(trace.of(other))
+    other = next(leaf.node for leaf in make_view(trace).tree.leaves if leaf.node != trace.leaf)
+    view = make_view(trace.of(other))
     assert view.leaf == other and view.tree.best == trace.leaf
     assert view.target.pieces == [node.piece for node in trace.tree.path(other)]
 
 
 def test_every_family_can_be_shown():
-    view = view_of(regard.trace(make_translator(make_model("recurrent")), "abc"))
+    view = make_view(regard.trace(make_translator(make_model("recurrent")), "abc"))
     assert [kind.kind for kind in view.kinds] == ["cross"]
 
 
 def test_numbers_keep_seven_digits():
     values = torch.tensor([[0.0, 1.0, -1.23456789e-12, 9876543210.0, 1 / 3]], dtype=torch.float64)
-    assert digits(values) == [[0.0, 1.0, -1.234568e-12, 9876543000.0, 0.3333333]]
-    assert number(1 / 3) == 0.3333333 and number(float("nan")) is None and number(float("-inf")) is None
+    assert round_tensor(values) == [[0.0, 1.0, -1.234568e-12, 9876543000.0, 0.3333333]]
+    assert (
+        round_number(1 / 3) == 0.3333333 and round_number(float("nan")) is None and round_number(float("-inf")) is None
+    )
 
 
-def test_pieces_are_spelled():
-    assert spelled(["▁In", "tro", "▁", "<0xE8>", "<0xA5>", "<0xBF>", "安", "</s>"]) == "Intro 西安"
+def test_pieces_are_joined():
+    assert join_pieces(["▁In", "tro", "▁", "<0xE8>", "<0xA5>", "<0xBF>", "安", "</s>"]) == "Intro 西安"
 
 
-def test_the_heads_that_align_best_are_told_where_they_are_known(trace):
-    assert view_of(trace).aligning is None
-    told = view_of(trace, aligning=Choice(1, None, "read")).aligning
-    assert told == Aligning(1, None, "read")
+def test_the_heads_that_align_best_are_named_if_known(trace):
+    assert make_view(trace).aligning is None
+    aligning_heads = make_view(trace, aligning=Choice(1, None, "read")).aligning
+    assert aligning_heads == Aligning(1, None, "read")

@@ -7,9 +7,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from regard.serve import serialize as room
+from regard.serve import serialize
 from regard.serve.schema_trace import Saved
-from regard.serve.serialize import inlined, page_of, save_html, view_of
+from regard.serve.serialize import json_for_html, make_view, render_html, save_html
 from regard.serve.server import ServeSettings
 from tests.serve.server import running
 from tests.trace.makers import make_model, one_trace
@@ -33,8 +33,8 @@ def built(tmp_path):
 
 
 @pytest.fixture
-def served(shelf, built):
-    with running(shelf, ServeSettings(), built) as url, httpx.Client(base_url=url, timeout=30) as client:
+def served(models, built):
+    with running(models, ServeSettings(), built) as url, httpx.Client(base_url=url, timeout=30) as client:
         yield client
 
 
@@ -61,16 +61,16 @@ def test_files_of_the_page_are_served_with_types_and_caching(served):
     ],
 )
 def test_nothing_else_is_served(served, path):
-    said = served.get(path)
-    assert said.status_code == 404 and list(said.json()) == ["error"]
+    response = served.get(path)
+    assert response.status_code == 404 and list(response.json()) == ["error"]
 
 
 @pytest.mark.parametrize("path", ["/", "/docs"])
-def test_where_the_page_is_not_built_it_says_how(shelf, tmp_path, path):
-    with running(shelf, ServeSettings(), tmp_path) as url:
-        said = httpx.get(url + path)
-    assert said.status_code == 503 and "make page" in said.text and str(tmp_path) not in said.text
-    assert "/openapi.json" in said.text
+def test_without_a_built_page_the_error_says_how_to_build_it(models, tmp_path, path):
+    with running(models, ServeSettings(), tmp_path) as url:
+        response = httpx.get(url + path)
+    assert response.status_code == 503 and "make page" in response.text and str(tmp_path) not in response.text
+    assert "/openapi.json" in response.text
 
 
 @pytest.fixture
@@ -84,44 +84,44 @@ def data_of(page):
 
 
 def test_a_saved_page_holds_the_view_and_its_heads(trace, built, tmp_path, monkeypatch):
-    monkeypatch.setattr(room, "PAGE", built)
+    monkeypatch.setattr(serialize, "PAGE", built)
     save_html(trace, tmp_path / "x.html", "tiny")
     page = (tmp_path / "x.html").read_text(encoding="utf-8")
-    said = data_of(page)
+    response = data_of(page)
     assert page.startswith("<!doctype html>") and page.endswith("<p>after</p>")
-    assert said["views"][0]["output"] == trace.output and said["views"][0]["id"] is None
-    assert len(said["heads"]) == sum(look.n_heads for look in trace.looks)
+    assert response["views"][0]["output"] == trace.output and response["views"][0]["id"] is None
+    assert len(response["heads"]) == sum(look.n_heads for look in trace.looks)
 
 
 def test_no_text_can_break_out_of_the_data(trace, monkeypatch, built):
     nasty = "</script><script>alert(1)</script><!-- \u2028"
-    saved = Saved([view_of(trace, nasty)], [])
-    assert "<" not in inlined(saved) and "\u2028" not in inlined(saved)
-    assert json.loads(inlined(saved))["views"][0]["model"] == nasty
-    monkeypatch.setattr(room, "PAGE", built)
-    assert data_of(page_of(trace, nasty))["views"][0]["model"] == nasty
+    saved = Saved([make_view(trace, nasty)], [])
+    assert "<" not in json_for_html(saved) and "\u2028" not in json_for_html(saved)
+    assert json.loads(json_for_html(saved))["views"][0]["model"] == nasty
+    monkeypatch.setattr(serialize, "PAGE", built)
+    assert data_of(render_html(trace, nasty))["views"][0]["model"] == nasty
 
 
 def test_many_numbers_stay_out_of_a_file(trace, monkeypatch, built):
-    monkeypatch.setattr(room, "PAGE", built)
-    monkeypatch.setattr(room, "MOST_NUMBERS", 10)
-    assert data_of(page_of(trace))["heads"] == []
+    monkeypatch.setattr(serialize, "PAGE", built)
+    monkeypatch.setattr(serialize, "MAX_NUMBERS", 10)
+    assert data_of(render_html(trace))["heads"] == []
 
 
 def test_without_a_built_page_nothing_is_saved(trace, tmp_path, monkeypatch):
-    monkeypatch.setattr(room, "PAGE", tmp_path)
+    monkeypatch.setattr(serialize, "PAGE", tmp_path)
     with pytest.raises(ValueError, match=r"x\.html.*not built"):
         save_html(trace, tmp_path / "x.html")
     assert not (tmp_path / "x.html").exists()
 
 
-def test_a_kept_trace_is_given_as_a_file(served, monkeypatch, built):
-    monkeypatch.setattr(room, "PAGE", built)
+def test_a_cached_trace_is_returned_as_a_file(served, monkeypatch, built):
+    monkeypatch.setattr(serialize, "PAGE", built)
     view = served.post("/trace", json={"text": "bad cab", "model": "tiny"}).json()
-    said = served.get(f"/trace/{view['id']}/html")
-    assert said.headers["content-type"] == "text/html; charset=utf-8"
-    assert "attachment" in said.headers["content-disposition"]
-    assert data_of(said.text)["views"][0]["tree"] == view["tree"]
+    response = served.get(f"/trace/{view['id']}/html")
+    assert response.headers["content-type"] == "text/html; charset=utf-8"
+    assert "attachment" in response.headers["content-disposition"]
+    assert data_of(response.text)["views"][0]["tree"] == view["tree"]
 
 
 def test_the_api_reference_is_a_file_of_the_page(served, built):

@@ -1,8 +1,8 @@
 /** The only file that fetches: one function per request to the server. */
 
 import type {
-  Answered,
-  Failure,
+  AnswerResponse,
+  ErrorResponse,
   Head,
   Models,
   Positions,
@@ -10,10 +10,10 @@ import type {
   Regression,
   Studies,
   View,
-  Walk,
+  LayerSteps,
   Writers,
-  Written,
-  WrotePiece,
+  TranslationUpdate,
+  GeneratedToken,
 } from './trace';
 
 export interface TranslateRequest {
@@ -49,19 +49,19 @@ export type Params = Record<string, string | number>;
 export interface Api {
   live: boolean; // there is a server for new texts
   models(): Promise<Models>;
-  streamTranslation(request: TranslateRequest, onLine: (line: Written) => void, signal: AbortSignal): Promise<void>;
+  streamTranslation(request: TranslateRequest, onLine: (line: TranslationUpdate) => void, signal: AbortSignal): Promise<void>;
   trace(request: TranslateRequest, signal: AbortSignal): Promise<View>;
   comparison(request: TranslateRequest, signal: AbortSignal): Promise<View>; // the run to compare with
   hypothesis(view: View, path: { part: number; node?: number }, signal: AbortSignal): Promise<View>;
   head(view: View, index: HeadIndex, signal: AbortSignal): Promise<Head | null>;
   positions(params: Params, signal: AbortSignal): Promise<Positions>;
   regression(params: Params, signal: AbortSignal): Promise<Regression>;
-  steps(params: Params, signal: AbortSignal): Promise<Walk>;
+  steps(params: Params, signal: AbortSignal): Promise<LayerSteps>;
   generators(signal: AbortSignal): Promise<Writers>;
-  streamGeneration(request: GenerateRequest, onLine: (line: WrotePiece) => void, signal: AbortSignal): Promise<void>;
+  streamGeneration(request: GenerateRequest, onLine: (line: GeneratedToken) => void, signal: AbortSignal): Promise<void>;
   generate(request: GenerateRequest, signal: AbortSignal): Promise<View>;
   readers(signal: AbortSignal): Promise<Readers>;
-  answer(request: AnswerRequest, signal: AbortSignal): Promise<Answered>;
+  answer(request: AnswerRequest, signal: AbortSignal): Promise<AnswerResponse>;
   studies(signal: AbortSignal): Promise<Studies>;
   emptyPage(): Promise<string>; // the page as one file, without data
 }
@@ -106,7 +106,7 @@ function send(path: string, body: unknown, signal: AbortSignal): Promise<Respons
 
 async function checkStatus(response: Response): Promise<Response> {
   if (response.ok) return response;
-  const failure = (await response.json().catch(() => null)) as Failure | null;
+  const failure = (await response.json().catch(() => null)) as ErrorResponse | null;
   throw new ApiError(failure?.error ?? `${response.status} ${response.statusText}`, response.status);
 }
 

@@ -1,7 +1,7 @@
 /** A text during generation: its tokens so far, the attention of each, and at the end the whole run. */
 
 import type { Run } from './run';
-import type { WrotePiece } from './trace';
+import type { GeneratedToken } from './trace';
 
 export interface Generation {
   tokens: string[];
@@ -12,7 +12,7 @@ export interface Generation {
 export const EMPTY: Generation = { tokens: [], attention: [], run: null };
 
 /** Append a line of the stream. */
-export function append(generation: Generation, line: WrotePiece): Generation {
+export function append(generation: Generation, line: GeneratedToken): Generation {
   const last = line.pieces.length - 1;
   return {
     tokens: [...generation.tokens, ...line.pieces],

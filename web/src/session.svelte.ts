@@ -13,7 +13,7 @@ import { EMPTY, type Generation, append } from './generation';
 import { type Run, unpackRun } from './run';
 import { type State, initialState } from './state';
 import type {
-  Answered,
+  AnswerResponse,
   Head,
   Models,
   Positions,
@@ -21,9 +21,9 @@ import type {
   Regression,
   Studies,
   View,
-  Walk,
+  LayerSteps,
   Writers,
-  WrotePiece,
+  GeneratedToken,
 } from './trace';
 
 /** Runs one request at a time: a new one aborts the last. */
@@ -54,11 +54,11 @@ export class Session {
   head = $state.raw<Head | null>(null);
   positions = $state.raw<Positions | null>(null);
   regression = $state.raw<Regression | null>(null);
-  steps = $state.raw<Walk | null>(null);
+  steps = $state.raw<LayerSteps | null>(null);
   generators = $state.raw<Writers | null>(null);
   generation = $state.raw<Generation>(EMPTY);
   readers = $state.raw<Readers | null>(null);
-  answer = $state.raw<(Answered & { run: Run }) | null>(null);
+  answer = $state.raw<(AnswerResponse & { run: Run }) | null>(null);
   studies = $state.raw<Studies | null>(null);
   partial = $state(''); // the translation while it streams in
   busy = $state(0); // number of open requests
@@ -186,7 +186,7 @@ export class Session {
     return this.#track(
       this.#requests.view.run(
         async (signal) => {
-          const onLine = (line: WrotePiece) => {
+          const onLine = (line: GeneratedToken) => {
             if (line.error) throw new Error(line.error);
             if (!signal.aborted) this.generation = append(this.generation, line);
           };

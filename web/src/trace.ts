@@ -1,12 +1,12 @@
 // Written by `python tools/typescript.py > web/src/trace.ts` from the dataclasses in src/regard/serve.
 
-/** A word, and the places of its pieces. */
+/** A word, and the indices of its tokens. */
 export interface Word {
   text: string;
   places: number[];
 }
 
-/** The pieces of one side, ▁ where a space stood, and the words that they make. */
+/** The tokens of one side, with ▁ for a space, and the words that they form. */
 export interface Side {
   pieces: string[];
   words: Word[];
@@ -15,8 +15,8 @@ export interface Side {
 /**
  * All heads of one kind of attention.
  *
- * `weights` are bytes, layer by layer, head by head, query by query, key by key: round(255·√w), so that w is
- * (b / 255)². They are packed by raw deflate and written in base64.
+ * `weights` are bytes in the order [layer][head][query][key]: b = round(255·√w), so that w ≈ (b / 255)². They are
+ * compressed with raw deflate and encoded in base64.
  */
 export interface Kind {
   /** encoder (source looks at source), decoder (read at read) or cross (read at source) */
@@ -26,74 +26,74 @@ export interface Kind {
   n_queries: number;
   n_keys: number;
   weights: string;
-  /** [layer][head]: 0 looks at one key, 1 at all alike; null: no such head */
+  /** [layer][head]: 0 for one key, 1 for uniform weights; null: no such head */
   entropy: ((number | null)[])[];
 }
 
-/** One piece that might have followed. */
+/** A token that might have followed. */
 export interface Option {
   piece: string;
   log_prob: number;
 }
 
-/** One piece that was said, and what might have been said in its place, likeliest first. */
+/** A token that was written, and its alternatives, most likely first. */
 export interface Step {
   piece: string;
-  /** as the search had it */
+  /** in the search */
   log_prob: number | null;
-  /** as the plain model has it */
+  /** in the replay by the reference model */
   replayed: number | null;
   alternatives: Option[];
 }
 
-/** One piece that the search was offered after those before it. */
+/** A token that the search considered, with its parent the token before it. */
 export interface Node {
   number: number;
   /** the node before, or -1 */
   parent: number;
-  /** pieces before it */
+  /** number of tokens before it */
   step: number;
   piece: string;
-  /** its log-probability */
+  /** log-probability */
   gain: number | null;
-  /** and that of all up to it */
+  /** sum of log-probabilities up to it */
   total: number | null;
   /** kept, ended, dropped or open */
   fate: string;
 }
 
-/** A hypothesis that the search ended with, finished or not. */
+/** A final hypothesis of the search, finished or not. */
 export interface Leaf {
   node: number;
   text: string;
-  /** by which hypotheses compare */
+  /** by which hypotheses are ranked */
   score: number | null;
   log_prob: number | null;
   finished: boolean;
 }
 
-/** Everything that the search thought of; node i is nodes[i], and parents stand before their children. */
+/** The search tree; node i is nodes[i], and parents precede their children. */
 export interface Tree {
   nodes: Node[];
-  /** where the best hypothesis ends; -1 where nothing was written */
+  /** last node of the best hypothesis; -1 if nothing was written */
   best: number;
-  /** the nodes up to it */
+  /** nodes up to it */
   best_path: number[];
-  /** the best first */
+  /** best first */
   leaves: Leaf[];
 }
 
-/** How well what is shown agrees with what was computed; null where there is nothing to compare with. */
+/** How well the trace agrees with the computation; null if there is nothing to compare. */
 export interface Checks {
-  /** largest difference of weights @ v from an attention's output, as a share of its largest */
+  /** largest difference of weights @ v from an attention's output, relative to its largest value */
   weights: number | null;
-  /** where that is */
+  /** the attention with that difference */
   look: string;
-  /** largest difference of a log-probability in the search and in the replay */
+  /** largest difference of a log-probability between search and replay */
   log_prob: number | null;
 }
 
-/** The norms of the residual stream around one sub-layer, one number for each token. */
+/** Norms of the residual stream around a sub-layer, one per token. */
 export interface Flow {
   /** encoder or decoder */
   stack: string;
@@ -105,17 +105,17 @@ export interface Flow {
   after: number[];
 }
 
-/** The head of cross attention whose weights were measured to link words best, or a mean of heads. */
+/** The cross-attention head, or mean of heads, that was measured to align words best. */
 export interface Aligning {
   /** null: all layers */
   layer: number | null;
   /** null: all heads */
   head: number | null;
-  /** say: a row belongs to the piece that is said there; read: to the one that was said a step before */
+  /** say: a row belongs to the token written at that step; read: to the one written a step before */
   at: string;
 }
 
-/** How the pieces were chosen. */
+/** How the tokens were chosen. */
 export interface Search {
   /** greedy, beam or sample */
   method: string;
@@ -123,9 +123,9 @@ export interface Search {
   length_penalty: number;
 }
 
-/** One run, ready to be drawn. Row t of decoder and cross attention is read.pieces[t], and says target.pieces[t]. */
+/** A trace, ready to be drawn. Row t of decoder and cross attention is from writing target.pieces[t]. */
 export interface View {
-  /** by which the server knows the run; null in a file */
+  /** of the cached trace; null in a file */
   id: string | null;
   model: string;
   text: string;
@@ -139,24 +139,24 @@ export interface View {
   kinds: Kind[];
   steps: Step[];
   tree: Tree;
-  /** the node of the tree whose path this is */
+  /** last node of the path that is shown */
   leaf: number;
-  /** which part of a text that was too long to be read at once */
+  /** which part, if the text was too long to be read at once */
   part: number;
   n_parts: number;
   checks: Checks;
   flows: Flow[];
-  /** null where nobody measured it */
+  /** null if it was not measured */
   aligning: Aligning | null;
 }
 
-/** One of the terms that scores are sums of. */
+/** A term of the scores. */
 export interface Term {
   name: string;
   values: number[][];
 }
 
-/** One head with its numbers, [query][key], to seven digits. */
+/** The exact numbers of a head, [query][key], to seven digits. */
 export interface Head {
   kind: string;
   layer: number;
@@ -164,26 +164,26 @@ export interface Head {
   queries: string[];
   keys: string[];
   weights: number[][];
-  /** of each query, in nats */
+  /** per query, in nats */
   entropy: number[];
-  /** who may look at whom */
+  /** the mask */
   allowed: boolean[][];
-  /** before the softmax, of forbidden pairs too; null where they are not known */
+  /** before the softmax, masked pairs included; null if unknown */
   scores: number[][] | null;
-  /** which add up to the scores */
+  /** their sum is the scores */
   terms: Term[];
-  /** by how much they do not, as a share of the largest score */
+  /** of that sum, relative to the largest score */
   error: number | null;
 }
 
-/** What lies inside a saved page: runs, and heads of the first of them. */
+/** The data of a saved page: traces, and the heads of the first one. */
 export interface Saved {
   views: View[];
   heads: Head[];
 }
 
-/** A stretch of the text that may answer: its characters from … up to, and its share of all stretches. */
-export interface Stretch {
+/** A span of the text that may be the answer: characters from start up to stop, and its probability. */
+export interface AnswerSpan {
   text: string;
   start: number;
   stop: number;
@@ -191,77 +191,95 @@ export interface Stretch {
 }
 
 /**
- * A question, its likeliest answers, and the reading that found the best: one window of the text.
+ * A question, its most likely answers, and the trace of the window of the text in which the best was found.
  *
- * The places of words are pieces of `view.source`, where the question stands before the text. Attention is of one
- * kind, `encoder`.
+ * The places of words are indices into `view.source.pieces`, where the question precedes the text. There is one kind
+ * of attention, `encoder`.
  */
-export interface Answered {
+export interface AnswerResponse {
   reader: string;
   question: Word[];
   /** of the window */
   context: Word[];
-  /** its words that answer, from … up to */
+  /** indices of its words, from … up to */
   answer: number[];
-  /** the window is the whole text */
+  /** whether the window is the whole text */
   whole: boolean;
   /** best first */
-  stretches: Stretch[];
-  /** the chance that the text has no answer */
+  stretches: AnswerSpan[];
+  /** probability that the text has no answer */
   nowhere: number;
   view: View;
 }
 
-/** The readers that this server was told of. */
+/** The question answering models of this server. */
 export interface Readers {
   readers: string[];
 }
 
-/** One line of the stream: the prompt's pieces first, then each piece as it is written. */
-export interface WrotePiece {
+/** A line of /generate/stream: first the tokens of the prompt, then each generated token. */
+export interface GeneratedToken {
   pieces: string[];
   log_prob: number | null;
-  /** mean weights of all heads on the pieces before it, the last being that of the newest */
+  /** attention to the tokens before it, oldest first, averaged over all heads */
   looked: number[];
   done: boolean;
   error: string | null;
 }
 
-/** The writers that this server was told of. */
+/** The text generation models of this server. */
 export interface Writers {
   writers: string[];
 }
 
-/** Answer of /translate: strings for one text, lists for a list of texts. */
-export interface Translated {
+/** Parameters: the scheme's own, and those of the attention layer above it. */
+export interface Cost {
+  scheme: number;
+  layer_added: number;
+  /** None where there is no code to set beside the token's vector */
+  layer_concatenated: number | null;
+}
+
+/** The periods of the turning pairs, and how like the bits of a counter they slow down (S6.5). */
+export interface Waves {
+  shortest: number;
+  longest: number;
+  /** largest deviation of the ratio of neighbours from their common ratio; 0 is a perfect progression */
+  geometric: number;
+  /** a binary counter has 1: each bit flips half as often as the one before */
+  pairs_per_halving: number | null;
+}
+
+/** Response of /translate: strings for one text, lists for a list of texts. */
+export interface TranslateResponse {
   translatedText: string | string[];
-  /** where some were asked for, without the best */
+  /** if requested; without the best */
   alternatives: string[] | string[][] | null;
   detectedLanguage: Detected | Detected[] | null;
 }
 
-/** The language that a text seems to be in, by its script. */
+/** The language of a text, detected by its script. */
 export interface Detected {
   language: string;
   /** per cent */
   confidence: number;
 }
 
-/** One language that can be translated from. */
+/** A source language and its target languages. */
 export interface Language {
   code: string;
   name: string;
   targets: string[];
 }
 
-/** What a model reached. */
-export interface Scores {
+/** Scores of a model. */
+export interface ModelScores {
   bleu: number | null;
   /** test or valid */
   measured_on: string | null;
 }
 
-/** One model of this server. */
+/** A translation model of this server. */
 export interface Model {
   name: string;
   src_lang: string;
@@ -278,15 +296,15 @@ export interface Model {
   /** of the target side */
   vocab_size: number;
   max_len: number;
-  scores: Scores;
+  scores: ModelScores;
   loaded: boolean;
 }
 
-/** What this server takes. */
+/** Limits of this server. */
 export interface Limits {
-  /** of all texts of a request together */
+  /** per request, all texts together */
   max_chars: number;
-  /** of a text that is looked into */
+  /** of a text to trace */
   max_trace_chars: number;
   max_texts: number;
   max_beam: number;
@@ -294,108 +312,89 @@ export interface Limits {
   max_body: number;
 }
 
-/** Answer of /models. */
+/** Response of /models. */
 export interface Models {
   models: Model[];
   limits: Limits;
   version: string;
 }
 
-/** Answer of /health. */
+/** Response of /health. */
 export interface Health {
   /** ok */
   status: string;
 }
 
-/** Answer to what cannot be done. */
-export interface Failure {
+/** Response to a request that failed. */
+export interface ErrorResponse {
   error: string;
 }
 
-/** One line of /translate/stream: the best hypothesis so far, or, in the last line, the translation. */
-export interface Written {
+/** A line of /translate/stream: the best hypothesis so far or, in the last line, the translation. */
+export interface TranslationUpdate {
   text: string;
   pieces: string[];
-  /** log-probability by its length */
+  /** log-probability with the length penalty */
   score: number;
   done: boolean;
-  /** where something went wrong on the way; then this is the last line */
+  /** if it failed midway; this is the last line then */
   error: string | null;
 }
 
-/** One law of a position scheme, measured; null where there is nothing to measure. */
+/** A property of a position encoding, measured; null if there is nothing to measure. */
 export interface Law {
   /** unique, bounded, deterministic, even_steps, distance_only, symmetric, circles or shift */
   name: string;
-  /** number in the specification */
-  tag: string;
   value: number | null;
   holds: boolean | null;
 }
 
-/** The periods of features that turn in pairs. */
-export interface Waves {
-  shortest: number;
-  longest: number;
-  /** how far they are from a geometric progression; 0 is perfect */
-  geometric: number;
-  /** a binary counter has 1 */
-  pairs_per_halving: number | null;
-}
-
-/** Parameters: the scheme's own, and those of the attention layer above it. */
-export interface Cost {
-  scheme: number;
-  layer_added: number;
-  layer_concatenated: number | null;
-}
-
-/** One linear map that should take the code of every place to that of the place some steps on. */
+/** The linear map that should shift the code of any position by some steps. */
 export interface Shift {
   steps: number;
-  /** by its formula, or else fitted to all places by least squares */
+  /** from the formula; otherwise fitted to all positions by least squares */
   exact: boolean;
   /** moved = matrix · before */
   matrix: number[][];
-  /** the place of the example */
+  /** position of the example */
   place: number;
   /** its code */
   before: number[];
-  /** what the map makes of it */
+  /** the code after the map */
   moved: number[];
-  /** the code it should be */
+  /** the code of the shifted position */
   after: number[];
 }
 
-/** One position scheme at one length and width. */
+/** A position encoding of some length and width. */
 export interface Positions {
   scheme: string;
-  /** all there are */
+  /** names of all encodings */
   schemes: string[];
   /** embed (added to the vectors), rotate (queries and keys), bias (added to scores) or none */
   door: string;
   length: number;
   width: number;
   base: number;
-  /** of each row of the codes; several numbers on grids and in turns */
+  /** of each row of the codes; several numbers for grids and dialogue turns */
   places: number[][];
-  /** [place][feature]; of a bias what each offset adds, [offset][head or feature] */
+  /** [position][feature]; of a bias what each offset adds, [offset][head or feature] */
   codes: number[][];
-  /** mean product of two places 0, 1, 2 … steps apart */
+  /** mean dot product of two positions 0, 1, 2 … steps apart */
   profile: number[];
   laws: Law[];
   waves: Waves | null;
-  /** first distance at which the product is half of that at 0 */
+  /** first distance at which the dot product is half of that at 0 */
   half_distance: number | null;
-  /** all codes up to this position differ */
+  /** all codes up to this position are distinct */
   distinct_up_to: number | null;
   cost: Cost;
   shift: Shift | null;
-  /** random vectors of variance 1 as wide as a code: to add to codes, or to set beside them */
+  /** random unit-variance vectors as wide as a code, to add to codes or concatenate with them */
   words: number[][];
 }
 
-/** One way of pooling: its prediction at each test point, and its mean squared error there. */
+/** Predictions of one kind of pooling at the test points, and their mean squared error. */
 export interface Curve {
   prediction: number[];
   error: number;
@@ -414,12 +413,12 @@ export interface Regression {
   /** w = 1 */
   fixed: Curve;
   learned: Curve;
-  /** with the width that was asked for */
+  /** with chosen_w */
   chosen: Curve;
-  /** that was learned */
+  /** learned */
   w: number;
   chosen_w: number;
-  /** while w was learned */
+  /** during training of w */
   losses: number[];
   /** [x_test][x] */
   weights_fixed: number[][];
@@ -427,12 +426,12 @@ export interface Regression {
   weights_chosen: number[][];
 }
 
-/** One step of the computation: for each token some of its numbers, and the norm of all of them. */
+/** One step of the computation: for each token some of its features, and the norm of all of them. */
 export interface Stage {
   name: string;
-  /** of the whole vector */
+  /** of the full vector */
   width: number;
-  /** which features are shown; of scores and weights the keys */
+  /** features included in values; for scores and weights the keys */
   columns: number[];
   /** [token][column] */
   values: number[][];
@@ -440,14 +439,14 @@ export interface Stage {
 }
 
 /**
- * One sentence through one encoder layer.
+ * One encoder layer, step by step, for one sentence.
  *
  * Stages are, in this order: token, position, input, normed, query, key, value, scores, weights, mixed, projected,
  * attention_sum, attention_out, feed_forward_in, inner, outer, feed_forward_sum, output. Where norms come before
  * sub-layers (norm_first), normed and feed_forward_in are normalised and attention_out and output are the sums
  * themselves; else normed is the input, and feed_forward_in is attention_out.
  */
-export interface Walk {
+export interface LayerSteps {
   model: string;
   text: string;
   pieces: string[];
@@ -459,24 +458,24 @@ export interface Walk {
   d_head: number;
   d_ff: number;
   norm_first: boolean;
-  /** of positions */
+  /** of position encoding */
   scheme: string;
   stages: Stage[];
-  /** largest difference from what the layer itself puts out, as a share of its largest number */
+  /** largest difference from the output of the layer itself, relative to its largest value */
   error: number;
 }
 
-/** One validation of a run. */
-export interface Judged {
+/** A validation during a run. */
+export interface Validation {
   step: number;
   loss: number;
   bleu: number;
 }
 
-/** One variant with one seed; one that failed says why, and brought nothing else. */
+/** A variant with one seed; a failed run has an error and nothing else. */
 export interface StudyRun {
   variant: string;
-  /** that was exchanged */
+  /** of the model that the variant changes */
   part: string;
   changes: string[];
   seed: number;
@@ -484,23 +483,23 @@ export interface StudyRun {
   parameters: number | null;
   tokens_per_second: number | null;
   seconds: number | null;
-  /** of the validation text */
+  /** on the validation set */
   perplexity: number | null;
   bleu: number | null;
-  curve: Judged[];
+  curve: Validation[];
 }
 
-/** All runs so far; variants stand in the order of the study, its baseline first. */
+/** All runs so far; variants are in the order of the study, its baseline first. */
 export interface Study {
   name: string;
-  /** test or validation: what BLEU is of */
+  /** test or validation: the set of the BLEU scores */
   measured_on: string;
   runs: StudyRun[];
-  /** variants whose BLEU differs from the baseline's by more than chance (Welch's t-test at 5 %) */
+  /** variants whose BLEU differs significantly from the baseline's (Welch's t-test at 5 %) */
   clear: string[];
 }
 
-/** The studies that this server was told of. */
+/** The studies of this server. */
 export interface Studies {
   studies: Study[];
 }

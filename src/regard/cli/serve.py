@@ -41,14 +41,14 @@ def serve(
         raise ValueError("serving needs FastAPI and uvicorn: pip install 'regard[serve]'") from error
     from regard.pipeline import choose_device
     from regard.serve.app import make_app
-    from regard.serve.models import Shelf, check_folders
+    from regard.serve.models import ModelRegistry, check_folders
     from regard.serve.routes_site import check_studies
-    from regard.serve.server import LOOPBACK, ServeSettings, address, open_port
+    from regard.serve.server import LOOPBACK, ServeSettings, open_port, url_of
     from regard.serve.server import serve as run
 
     choose_device(device, precision)
-    shelf = Shelf(model or (), precision, device)
-    if not shelf.books:
+    shelf = ModelRegistry(model or (), precision, device)
+    if not shelf.entries:
         raise ValueError("no models come with this copy of regard: name one with --model; regard train makes one")
     writers = check_folders("writer", writer or (), "regard train --family decoder")
     studies, readers = check_studies(study) if study else (), check_folders("reader", reader or (), "regard qa train")
@@ -57,12 +57,12 @@ def serve(
     settings = ServeSettings(threads=threads, cors=tuple(cors or ()), hosts=LOOPBACK if host in LOOPBACK else ())
     settings = replace(settings, studies=studies, readers=readers, writers=writers)
     settings = settings if workers is None else replace(settings, workers=workers)
-    where = address(door)
+    where = url_of(door)
     if not where.endswith(f":{port}") and port:
         say(f"[yellow]port {port} is taken; listening on another[/]")
 
     def ready() -> None:
-        say(f"Regard is at [bold]{escaped(where)}[/]  (models {escaped(', '.join(shelf.books))}; Ctrl-C stops it)")
+        say(f"Regard is at [bold]{escaped(where)}[/]  (models {escaped(', '.join(shelf.entries))}; Ctrl-C stops it)")
         if open_:
             import webbrowser
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.config import choose
 from regard.notebook.display import Shown, check_installed
-from regard.serve.serialize import spelled
+from regard.serve.serialize import join_pieces
 from regard.trace.attention import KINDS, GivenLook
 from regard.trace.external import make_given
 from regard.trace.run import Traced
@@ -98,7 +98,7 @@ def _made(given: Given) -> tuple[Trace, str]:
     tokens = [given.encoder_tokens or (), written, given.decoder_inputs or written]
     (source, written, read), unit = _marked(tokens, given.prettify_tokens)
     steps = [Step(token, torch.nan, torch.nan, ()) for token in written]  # rows have the names that they were given
-    text, output = spelled(source) or spelled(written) or "…", spelled(written)
+    text, output = join_pieces(source) or join_pieces(written) or "…", join_pieces(written)
     return make_given(tuple(looks), source, read, steps, text, output), unit
 
 

@@ -19,8 +19,8 @@ from regard.plot.head_maps import Heads, draw_head_grid
 from regard.plot.traces import heads_figure, words_figure
 from regard.plot.words import draw_head_lines
 from regard.serve import PAGE, UNBUILT
-from regard.serve.requests import BrokenError
-from regard.serve.serialize import page_of, saved_of, to_json
+from regard.serve.requests import InternalError
+from regard.serve.serialize import make_saved, render_html, to_json
 from regard.trace.attention import KINDS
 from regard.trace.summary import group_words, merge_words
 from regard.trace.trace import Bundle, Trace, sides
@@ -114,7 +114,7 @@ def make_widget(trace: Trace, address: str) -> ViewWidget:
     """Puts a trace into the built page; ValueError where it is not built."""
     if not MODULE.is_file():
         raise ValueError(UNBUILT)
-    return ViewWidget(_esm=MODULE.read_text(encoding="utf-8"), saved=to_json(saved_of(trace)), address=address)
+    return ViewWidget(_esm=MODULE.read_text(encoding="utf-8"), saved=to_json(make_saved(trace)), address=address)
 
 
 PLACE = 'id="regard-view"'
@@ -131,8 +131,8 @@ class Page(HTML):
 def make_page(trace: Trace, address: str) -> Page:
     """Puts a trace into the built page; the address says what is shown when it opens."""
     try:
-        page = page_of(trace)
-    except BrokenError as error:
+        page = render_html(trace)
+    except InternalError as error:
         raise ValueError(str(error)) from error
     return Page(page.replace(PLACE, f'{PLACE} data-address="{escape(address)}"', 1))
 

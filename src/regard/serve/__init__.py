@@ -3,4 +3,4 @@
 from pathlib import Path
 
 PAGE = Path(__file__).parent / "page"
-UNBUILT = "the page is not built in this copy: make page builds it, and needs no Node of yours"
+UNBUILT = "the page is not built in this copy: run make page, which needs no Node installed"

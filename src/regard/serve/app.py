@@ -1,4 +1,4 @@
-"""The routes become one application."""
+"""The application: all routes, error handlers and middleware."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -7,45 +7,56 @@ from pathlib import Path
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
-import regard
+from regard import __version__
 from regard.serve import PAGE
-from regard.serve.middleware import Border
-from regard.serve.models import Shelf
-from regard.serve.requests import answer_failures
-from regard.serve.routes_lessons import learning
-from regard.serve.routes_site import about, page_routes, studying
-from regard.serve.routes_text import answering, writing
-from regard.serve.routes_translate import tracing, translating
+from regard.serve.middleware import LimitsMiddleware, MetricsMiddleware, SecurityHeadersMiddleware
+from regard.serve.models import ModelRegistry
+from regard.serve.requests import add_error_handlers
+from regard.serve.routes_lessons import lesson_routes
+from regard.serve.routes_site import page_routes, site_routes, study_routes
+from regard.serve.routes_text import answer_routes, generate_routes
+from regard.serve.routes_translate import trace_routes, translate_routes
 from regard.serve.server import ServeSettings
-from regard.serve.state import House
+from regard.serve.state import ServerState
 
-DESCRIPTION = "Translate, and look inside the very model that translates."
+DESCRIPTION = "Translate text, and look inside the model that translates it."
 
 
-def make_app(shelf: Shelf, settings: ServeSettings = ServeSettings(), page: Path = PAGE) -> FastAPI:
-    """Makes a server's application; its threads begin and end with its life."""
-    house = House(shelf, settings)
+def make_app(models: ModelRegistry, settings: ServeSettings = ServeSettings(), page: Path = PAGE) -> FastAPI:
+    """Make the application; its threads live as long as its lifespan."""
+    state = ServerState(models, settings)
 
     @asynccontextmanager
-    async def life(_: FastAPI) -> AsyncIterator[None]:
-        house.open()
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        state.open()
         yield
-        house.close()
+        state.close()
 
     app = FastAPI(
         title="Regard",
-        version=regard.__version__,
+        version=__version__,
         description=DESCRIPTION,
-        lifespan=life,
+        lifespan=lifespan,
         redirect_slashes=False,
-        docs_url=None,  # FastAPI's own page loads its parts from elsewhere
+        docs_url=None,  # FastAPI's own page loads its scripts from a CDN
         redoc_url=None,
     )
-    for routes in (translating, tracing, learning, answering, writing, studying, about):
-        app.include_router(routes(house))
+    for routes in (
+        translate_routes,
+        trace_routes,
+        lesson_routes,
+        answer_routes,
+        generate_routes,
+        study_routes,
+        site_routes,
+    ):
+        app.include_router(routes(state))
     app.include_router(page_routes(page))
-    answer_failures(app)
+    add_error_handlers(app)
+    # The last one added is the outermost.
     if settings.cors:
         app.add_middleware(CORSMiddleware, allow_origins=settings.cors, allow_methods=["*"], allow_headers=["*"])
-    app.add_middleware(Border, settings=settings, metrics=house.metrics)
+    app.add_middleware(LimitsMiddleware, settings=settings)
+    app.add_middleware(SecurityHeadersMiddleware)
+    app.add_middleware(MetricsMiddleware, metrics=state.metrics)
     return app

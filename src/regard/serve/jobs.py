@@ -8,48 +8,54 @@ from typing import Any, TypeVar
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
-from regard.serve.requests import STATUS, BusyError, GoneError
+from regard.serve.requests import INTERNAL, STATUS, BusyError, DisconnectedError
 
 T = TypeVar("T")
+N_THREADS = 2  # so that one long trace does not block everybody else
+NDJSON = "application/x-ndjson"
 
 
-class Looking:
-    """Two threads, so that nobody waits for one long look, and a bounded number of questions that wait for them."""
+class JobPool:
+    """Threads for traces and lessons, with a bounded number of pending jobs."""
 
-    def __init__(self, most: int):
-        self.most = most
+    def __init__(self, max_pending: int):
+        self.max_pending = max_pending
         self._pending: set[Future] = set()
-        self._pool = ThreadPoolExecutor(2, "looking")
+        self._pool = ThreadPoolExecutor(N_THREADS, "jobs")
 
     def __len__(self) -> int:
         return len(self._pending)
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
-        """Lets a question wait; raises BusyError where too many do. Called by one thread."""
-        if len(self._pending) >= self.most:
-            raise BusyError(f"{len(self._pending)} questions are waiting already: come back in a moment")
-        answer = self._pool.submit(work)
-        self._pending.add(answer)
-        answer.add_done_callback(self._pending.discard)
-        return answer
+        """Queue a job; raise BusyError if too many are pending. Not thread-safe: the event loop calls it."""
+        if len(self._pending) >= self.max_pending:
+            raise BusyError(f"{len(self._pending)} jobs are waiting already: try again in a moment")
+        job = self._pool.submit(work)
+        self._pending.add(job)
+        job.add_done_callback(self._pending.discard)
+        return job
+
+    async def run(self, request: Request, work: Callable[[], T]) -> T:
+        """Run a job and return its result; cancel it if the client disconnects while it waits."""
+        return (await wait_for(request, self.submit(work)))[0]
 
     def close(self) -> None:
-        """Ends the thread after what it does now."""
+        """Cancel what waits, and end the threads after their current jobs."""
         self._pool.shutdown(cancel_futures=True)
 
 
-async def unless_gone(request: Request, *answers: Future[T]) -> list[T]:
-    """Waits for answers as long as the client does; a client that goes away takes its questions back."""
-    work = asyncio.gather(*(asyncio.wrap_future(answer) for answer in answers))
-    gone = asyncio.ensure_future(_disconnected(request))
+async def wait_for(request: Request, *futures: Future[T]) -> list[T]:
+    """Return the results of all futures; cancel them if the client disconnects first."""
+    results = asyncio.gather(*(asyncio.wrap_future(future) for future in futures))
+    disconnected = asyncio.ensure_future(_disconnected(request))
     try:
-        done, _ = await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if work in done:
-            return work.result()
-        raise GoneError("nobody waits for the answer any more")
+        done, _ = await asyncio.wait({results, disconnected}, return_when=asyncio.FIRST_COMPLETED)
+        if results in done:
+            return results.result()
+        raise DisconnectedError("the client has disconnected")
     finally:
-        gone.cancel()
-        work.cancel()  # and with it all answers
+        disconnected.cancel()
+        results.cancel()  # and with it all futures
 
 
 async def _disconnected(request: Request) -> None:
@@ -57,59 +63,56 @@ async def _disconnected(request: Request) -> None:
         pass
 
 
-class Lines:
-    """A queue between a thread and the event loop in which it was made."""
+class LineStream:
+    """A queue of lines from a thread to the event loop in which it was made."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._queue: asyncio.Queue[str | BaseException | None] = asyncio.Queue()
-        self._gone = False
+        self._disconnected = False
 
     def write(self, line: str) -> None:
-        """Hands a line over; raises GoneError where nobody reads any more. Called by the thread."""
-        if self._gone:
-            raise GoneError("nobody reads any more")
+        """Send a line from the thread; raise DisconnectedError, which ends its work, if nobody reads any more."""
+        if self._disconnected:
+            raise DisconnectedError("the client has disconnected")
         self._loop.call_soon_threadsafe(self._queue.put_nowait, line)
 
     def end(self, work: Future[Any]) -> None:
-        """Ends the lines with what became of the work."""
-        what = GoneError("the work was given up") if work.cancelled() else work.exception()
+        """End the stream when the work is done, with its error if it failed."""
+        error = DisconnectedError("the job was cancelled") if work.cancelled() else work.exception()
         if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._queue.put_nowait, what)
+            self._loop.call_soon_threadsafe(self._queue.put_nowait, error)
 
     async def next(self) -> str | None:
-        """Waits for a line, or for the end; raises what the work raised."""
+        """Wait for the next line, None at the end; raise what the work raised."""
         line = await self._queue.get()
         if isinstance(line, BaseException):
             raise line
         return line
 
     async def all(self, first: str | None) -> AsyncIterator[str]:
-        """Gives all lines; whoever stops asking has gone."""
+        """Yield all lines from the first on; closing the iterator marks the client as disconnected."""
         try:
             line = first
             while line is not None:
                 yield line
                 line = await self.next()
         finally:
-            self._gone = True
+            self._disconnected = True
 
 
-NDJSON = "application/x-ndjson"
-
-
-async def streamed(lines: Lines, failed: Callable[[str], str]) -> StreamingResponse:
-    """Answers with the lines; what is wrong from the beginning is answered as such, what fails later by a last line."""
+async def stream_response(lines: LineStream, error_line: Callable[[str], str]) -> StreamingResponse:
+    """Respond with the lines; an error before the first line sets the status, a later one becomes the last line."""
     first = await lines.next()
-    return StreamingResponse(_told(lines.all(first), failed), media_type=NDJSON)
+    return StreamingResponse(_with_error_line(lines.all(first), error_line), media_type=NDJSON)
 
 
-async def _told(lines: AsyncIterator[str], failed: Callable[[str], str]) -> AsyncIterator[str]:
+async def _with_error_line(lines: AsyncIterator[str], error_line: Callable[[str], str]) -> AsyncIterator[str]:
     try:
         async for line in lines:
             yield line
     except Exception as error:
-        known = type(error) in STATUS
-        yield failed(str(error) if known else "something went wrong here; the server's log says what") + "\n"
-        if not known:
+        expected = type(error) in STATUS
+        yield error_line(str(error) if expected else INTERNAL) + "\n"
+        if not expected:
             raise

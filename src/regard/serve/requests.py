@@ -16,133 +16,144 @@ from starlette.responses import Response
 
 from regard.config import DecodeSettings
 from regard.pipeline.translator import Translator
-from regard.serve.schema_api import Failure
+from regard.serve.schema_api import ErrorResponse
 from regard.serve.server import ServeSettings
 
 LOG = logging.getLogger("regard.serve")
 
 
 class BusyError(Exception):
-    """There is more to do than a server should promise."""
+    """Too many texts or jobs are waiting."""
 
 
 class TooLargeError(Exception):
-    """More was asked for than a server takes."""
+    """A request exceeds a limit of this server."""
 
 
-class UnknownError(Exception):
-    """What was asked for is not here, or no longer."""
+class NotFoundError(Exception):
+    """What was requested does not exist, or no longer."""
 
 
-class BrokenError(Exception):
-    """Something of the server's own is not as it should be; its log says what."""
+class InternalError(Exception):
+    """The server failed; its message is safe to show, and the log has the details."""
 
 
-class GoneError(Exception):
-    """Nobody waits for the answer any more."""
+class DisconnectedError(Exception):
+    """The client disconnected before the response was complete."""
 
 
-def told(error: Exception) -> Exception:
-    """Gives what clients are told about a translation that failed; what is not theirs to know is logged."""
-    if isinstance(error, (ValueError, BrokenError)):
+INTERNAL = "internal server error; see the server's log"
+
+
+def public_error(error: Exception) -> Exception:
+    """Return what a client may be shown of an error in a translation; anything internal is logged instead."""
+    if isinstance(error, (ValueError, InternalError)):
         return error
     LOG.error("a translation failed", exc_info=error)
-    return BrokenError("the translation failed; the server's log says why")
+    return InternalError("the translation failed; see the server's log")
 
 
 FORM = "application/x-www-form-urlencoded"
 Text = Annotated[str, Field(examples=["介绍一下西安"])]
-Code = Annotated[str, Field(min_length=1, max_length=35)]
-Beam = Annotated[int, Field(ge=1, le=1000, description="Hypotheses kept; 1 is greedy.")]
-ModelName = Annotated[str, Field(max_length=200, description="One of /models; by the languages where none is named.")]
+Code = Annotated[str, Field(min_length=1, max_length=35, description="A language code such as en or zh-CN.")]
+Source = Annotated[
+    str,
+    Field(min_length=1, max_length=35, description="A language code, or auto to detect the language by its script."),
+]
+Beam = Annotated[int, Field(ge=1, le=1000, description="Beam size; 1 is greedy search.")]
+ModelName = Annotated[
+    str, Field(max_length=200, description="A name from /models; chosen by the languages if omitted.")
+]
 
 
-class TranslateAsk(BaseModel):
-    """One text or several, as LibreTranslate takes them."""
+class TranslateRequest(BaseModel):
+    """One or more texts to translate, compatible with LibreTranslate."""
 
     model_config = ConfigDict(strict=True)
 
     q: Text | list[str]
-    source: Code = "auto"
+    source: Source = "auto"
     target: Annotated[Code, Field(examples=["en"])]
     format: Literal["text"] = "text"
-    alternatives: Annotated[int, Field(ge=0, le=100, description="Other translations that are wanted.")] = 0
+    alternatives: Annotated[int, Field(ge=0, le=100, description="Number of alternative translations to return.")] = 0
     model: ModelName | None = None
     beam: Beam | None = None
-    api_key: Annotated[str | None, Field(description="Not needed here.")] = None
+    api_key: Annotated[str | None, Field(description="Ignored; accepted for compatibility.")] = None
 
 
-class Ask(BaseModel):
-    """One text to look into, or to watch being translated."""
+class TraceRequest(BaseModel):
+    """One text to trace, or to stream while it is translated."""
 
     model_config = ConfigDict(strict=True)
 
     text: Text
-    source: Code = "auto"
+    source: Source = "auto"
     target: Code | None = None
     model: ModelName | None = None
     beam: Beam | None = None
     prefix: Annotated[
-        list[str], Field(max_length=1000, description="Pieces with which the translation must begin.")
+        list[str], Field(max_length=1000, description="Tokens with which the translation must begin.")
     ] = []
 
 
-async def translate_ask(request: Request) -> TranslateAsk:
-    """Reads JSON, or a form as LibreTranslate's page sends it."""
+async def read_translate_request(request: Request) -> TranslateRequest:
+    """Parse JSON, or a form as LibreTranslate's page sends it."""
     body = await request.body()
     try:
         if request.headers.get("content-type", "").split(";")[0].strip().lower() == FORM:
             pairs = parse_qsl(body.decode("utf-8"), keep_blank_values=True)
-            return TranslateAsk.model_validate(dict(pairs), strict=False)
-        return TranslateAsk.model_validate(json.loads(body))
+            return TranslateRequest.model_validate(dict(pairs), strict=False)
+        return TranslateRequest.model_validate(json.loads(body))
     except ValidationError as error:
         raise RequestValidationError(error.errors(include_url=False, include_context=False)) from error
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"a body must be JSON, or a form: {error}") from error
+        raise ValueError(f"the body must be JSON or a form: {error}") from error
 
 
-def check_texts(texts: Sequence[str], settings: ServeSettings, most_chars: int) -> None:
-    """Refuses too many, too long and broken texts."""
+def check_texts(texts: Sequence[str], settings: ServeSettings, max_chars: int) -> None:
+    """Refuse texts that are too many, too long, or not valid Unicode."""
     if len(texts) > settings.max_texts:
-        raise TooLargeError(f"a request may have {settings.max_texts} texts, got {len(texts)}: send several requests")
+        raise TooLargeError(
+            f"a request may contain at most {settings.max_texts} texts, got {len(texts)}: split it into several"
+        )
     chars = sum(map(len, texts))
-    if chars > most_chars:
-        raise TooLargeError(f"a request may have {most_chars} characters, got {chars}: send several requests")
+    if chars > max_chars:
+        raise TooLargeError(f"a request may contain at most {max_chars} characters, got {chars}: split it into several")
     for number, text in enumerate(texts, start=1):
         if not text.isprintable():
             try:
                 text.encode("utf-8")
             except UnicodeEncodeError as error:
-                raise ValueError(f"a text must be Unicode, and text {number} has half a surrogate pair") from error
+                raise ValueError(f"text must be valid Unicode, got an unpaired surrogate in text {number}") from error
 
 
-def decoding(default: DecodeSettings, beam: int | None, n_best: int, settings: ServeSettings) -> DecodeSettings:
-    """Gives the model's own settings with what the client wants otherwise."""
+def decode_settings(default: DecodeSettings, beam: int | None, n_best: int, settings: ServeSettings) -> DecodeSettings:
+    """Return a model's own settings, with the client's beam size and number of translations."""
     if beam is not None and beam > settings.max_beam:
-        raise ValueError(f"beam must be {settings.max_beam} or less here, got {beam}")
+        raise ValueError(f"beam must be at most {settings.max_beam} on this server, got {beam}")
     if n_best > settings.max_beam:
-        raise ValueError(f"alternatives must be {settings.max_beam - 1} or fewer here, got {n_best - 1}")
+        raise ValueError(f"alternatives must be at most {settings.max_beam - 1} on this server, got {n_best - 1}")
     width = max(beam or (default.beam if default.method == "beam" else 1), n_best)
     return replace(default, method="greedy" if width == 1 else "beam", beam=width, n_best=n_best)
 
 
-def forced_ids(translator: Translator, pieces: Sequence[str]) -> list[int]:
-    """Finds the ids of pieces as they are spelled; a text of the same letters might be cut into others."""
-    if not pieces:
+def forced_ids(translator: Translator, tokens: Sequence[str]) -> list[int]:
+    """Return the ids of tokens by their exact spelling: tokenizing the text that they make might give others."""
+    if not tokens:
         return []
-    every = translator.tokenizer.pieces(range(translator.tokenizer.vocab_size("tgt")), "tgt")
-    ids = {piece: token for token, piece in enumerate(every)}
-    for piece in pieces:
-        if piece not in ids:
+    vocabulary = translator.tokenizer.pieces(range(translator.tokenizer.vocab_size("tgt")), "tgt")
+    ids = {token: number for number, token in enumerate(vocabulary)}
+    for token in tokens:
+        if token not in ids:
             raise ValueError(
-                f"a prefix must be made of the model's pieces, got {piece!r}: see target.pieces of a trace"
+                f"prefix must consist of tokens of the model's vocabulary, got {token!r}: see target.pieces of a trace"
             )
-    return [ids[piece] for piece in pieces]
+    return [ids[token] for token in tokens]
 
 
 def form_schema() -> dict[str, Any]:
-    """Describes the two bodies of /translate for the OpenAPI page."""
-    schema = TranslateAsk.model_json_schema()
+    """Return the two bodies of /translate for the OpenAPI document."""
+    schema = TranslateRequest.model_json_schema()
     schema.pop("title")
     flat = {**schema, "properties": {**schema["properties"], "q": {"type": "string"}}}
     content = {"application/json": {"schema": schema}, FORM: {"schema": flat}}
@@ -154,63 +165,64 @@ RETRY_SECONDS = "1"
 
 STATUS: dict[type[Exception], int] = {
     ValueError: 400,
-    UnknownError: 404,
+    NotFoundError: 404,
     TooLargeError: 413,
-    GoneError: 499,  # nginx's number; nobody reads it
-    BrokenError: 500,
+    DisconnectedError: 499,  # nginx's number; nobody reads it
+    InternalError: 500,
     BusyError: 503,
 }
 
 
-WORDS = {
-    400: "The body is no JSON, or a value makes no sense here.",
-    404: "What was asked for is not here, or no longer.",
-    408: "The body did not arrive in time.",
-    413: "The body or the text is too large.",
-    422: "A field is missing, or of another type.",
-    500: "Something of the server's own is wrong; its log says what.",
-    503: "There is too much to do; Retry-After says when to come back.",
+DESCRIPTIONS = {
+    400: "The body is not valid JSON, or a value is not allowed.",
+    404: "The resource does not exist, or is no longer cached.",
+    408: "The request body did not arrive in time.",
+    413: "The body or its texts exceed a limit of this server.",
+    422: "A field is missing or has the wrong type.",
+    500: "Internal server error; the server's log has the details.",
+    503: "The server is overloaded; retry after the time in Retry-After.",
 }
-FAILURES: dict[int | str, dict[str, Any]] = {
-    status: {"model": Failure, "description": words} for status, words in WORDS.items()
+ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
+    status: {"model": ErrorResponse, "description": description} for status, description in DESCRIPTIONS.items()
 }
 
 
-def failed(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
-    """Makes an answer; signs that are no characters are escaped, so that anything can be quoted."""
+def error_response(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
+    """Make a response; its JSON is ASCII, so that a message may quote even unpaired surrogates."""
     return Response(json.dumps({"error": message}), status, headers, "application/json")
 
 
-def answer_failures(app: FastAPI) -> None:
-    """Tells an app what to answer."""
+def add_error_handlers(app: FastAPI) -> None:
+    """Make an app respond to every error in the same form."""
     for kind in STATUS:
-        app.add_exception_handler(kind, _known)
+        app.add_exception_handler(kind, _expected)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(Exception, _unknown)
+    app.add_exception_handler(Exception, _unexpected)
 
 
-async def _known(request: Request, error: Exception) -> Response:
+async def _expected(request: Request, error: Exception) -> Response:
     kind = next(kind for kind in STATUS if isinstance(error, kind))
-    return failed(STATUS[kind], str(error), {"Retry-After": RETRY_SECONDS} if kind is BusyError else None)
+    return error_response(STATUS[kind], str(error), {"Retry-After": RETRY_SECONDS} if kind is BusyError else None)
 
 
 async def _invalid(request: Request, error: Any) -> Response:
     if any(each["type"] == "json_invalid" for each in error.errors()):
-        return failed(400, f"a body must be JSON: {described(error.errors())}")
-    return failed(422, described(error.errors()))
+        return error_response(400, f"the body must be JSON: {describe_errors(error.errors())}")
+    return error_response(422, describe_errors(error.errors()))
 
 
 async def _http(request: Request, error: Any) -> Response:
-    words = {404: f"there is nothing at {request.url.path}: see /docs", 405: f"{request.method} is not taken here"}
-    return failed(error.status_code, words.get(error.status_code, str(error.detail)), error.headers)
+    path = request.url.path
+    messages = {404: f"no such path: {path}; see /docs", 405: f"method {request.method} is not allowed for {path}"}
+    return error_response(error.status_code, messages.get(error.status_code, str(error.detail)), error.headers)
 
 
-async def _unknown(request: Request, error: Exception) -> Response:
-    return failed(500, "something went wrong here; the server's log says what")
+async def _unexpected(request: Request, error: Exception) -> Response:
+    return error_response(500, INTERNAL)
 
 
-def described(errors: Sequence[Any]) -> str:
-    """Says in one line what is wrong with which field."""
-    places = (".".join(str(step) for step in each["loc"][each["loc"][:1] == ("body",) :]) for each in errors)
-    return "; ".join(f"{place or 'body'}: {each['msg']}" for place, each in zip(places, errors, strict=True))
+def describe_errors(errors: Sequence[Any]) -> str:
+    """Return one line that says what is wrong with which field."""
+    fields = (".".join(str(step) for step in each["loc"][each["loc"][:1] == ("body",) :]) for each in errors)
+    return "; ".join(f"{field or 'body'}: {each['msg']}" for field, each in zip(fields, errors, strict=True))

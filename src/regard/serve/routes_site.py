@@ -1,4 +1,4 @@
-"""/, /models, /health, /studies."""
+"""/, /models, /languages, /health, /metrics, /studies."""
 
 import logging
 from pathlib import Path
@@ -7,29 +7,30 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter, Request
 from starlette.responses import FileResponse, HTMLResponse, Response
 
-import regard
+from regard import __version__
 from regard.serve import UNBUILT
 from regard.serve.middleware import CONTENT_TYPE
-from regard.serve.requests import FAILURES, BrokenError, UnknownError
-from regard.serve.schema_api import Health, Judged, Language, Limits, Models, Studies, Study, StudyRun
-from regard.serve.serialize import answer
-from regard.serve.state import House
+from regard.serve.requests import ERROR_RESPONSES, InternalError, NotFoundError
+from regard.serve.schema_api import Health, Language, Limits, Models, Studies, Study, StudyRun, ValidationJson
+from regard.serve.serialize import json_response
+from regard.serve.state import ServerState
+from regard.study.stats import beyond, spread
 
 if TYPE_CHECKING:
     from regard.study.ablation_runs import Row
 
-
+LOG = logging.getLogger("regard.serve")
 NAMES = {"en": "English", "zh": "Chinese", "de": "German", "fr": "French", "ja": "Japanese", "ko": "Korean"}
 
 
-def about(house: House) -> APIRouter:
-    """Makes the routes."""
-    router = APIRouter(tags=["about"], responses=FAILURES)
+def site_routes(state: ServerState) -> APIRouter:
+    """Return the routes that describe the server."""
+    router = APIRouter(tags=["server"], responses=ERROR_RESPONSES)
 
     @router.get("/languages")
     async def languages() -> list[Language]:
-        """Lists the languages that can be translated from, each with those it can be translated into."""
-        pairs = [book.languages for book in house.shelf.books.values()]
+        """List the source languages, each with its target languages."""
+        pairs = [entry.languages for entry in state.models.entries.values()]
         return [
             Language(code, NAMES.get(code, code), sorted({tgt for src, tgt in pairs if src == code}))
             for code in dict.fromkeys(src for src, _ in pairs)
@@ -37,25 +38,27 @@ def about(house: House) -> APIRouter:
 
     @router.get("/models")
     async def models() -> Models:
-        """Describes the models of this server, and what it takes."""
-        most = house.settings
-        limits = Limits(most.max_chars, most.max_trace_chars, most.max_texts, most.max_beam, most.max_body)
-        return Models(house.shelf.models(), limits, regard.__version__)
+        """Describe the models and the limits of this server."""
+        settings = state.settings
+        limits = Limits(
+            settings.max_chars, settings.max_trace_chars, settings.max_texts, settings.max_beam, settings.max_body
+        )
+        return Models(state.models.describe(), limits, __version__)
 
     @router.get("/health")
     async def health() -> Health:
-        """Answers where the server is well."""
+        """Report that the server is running."""
         return Health("ok")
 
     @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
     async def metrics() -> Response:
-        """Gives counts and clocks as Prometheus reads them."""
-        return Response(house.metrics.text(), media_type=CONTENT_TYPE)
+        """Return metrics in the Prometheus text format."""
+        return Response(state.metrics.text(), media_type=CONTENT_TYPE)
 
     return router
 
 
-# Windows may know other types, and a module of another type is not run.
+# Not left to the system: Windows may map .js to another type, and browsers then refuse to run modules.
 TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -68,12 +71,12 @@ TYPES = {
     ".wasm": "application/wasm",
     ".map": "application/json",
 }
-FRESH = "no-cache"  # kept, and asked about each time
-FOREVER = "public, max-age=31536000, immutable"  # names of assets change with what is in them
+REVALIDATE = "no-cache"  # cached, but revalidated each time
+IMMUTABLE = "public, max-age=31536000, immutable"  # names of assets contain a hash
 
 
 def page_routes(page: Path) -> APIRouter:
-    """Makes the routes."""
+    """Return the routes of the built page."""
     router = APIRouter(include_in_schema=False)
 
     @router.api_route("/", methods=["GET", "HEAD"])
@@ -86,12 +89,12 @@ def page_routes(page: Path) -> APIRouter:
 
     @router.api_route("/assets/{path:path}", methods=["GET", "HEAD"])
     async def asset(request: Request, path: str) -> Response:
-        return _file(request, page, f"assets/{path}", FOREVER)
+        return _file(request, page, f"assets/{path}", IMMUTABLE)
 
-    # Names with a dot, so that nothing here stands where the API does.
+    # Only names with a dot, which no route of the API has.
     @router.api_route("/{name}.{ending}", methods=["GET", "HEAD"])
     async def file(request: Request, name: str, ending: str) -> Response:
-        return _file(request, page, f"{name}.{ending}", FRESH)
+        return _file(request, page, f"{name}.{ending}", REVALIDATE)
 
     return router
 
@@ -100,71 +103,64 @@ def _page(request: Request, page: Path, name: str) -> Response:
     if not (page / name).is_file():
         link = '<a href="/openapi.json">The API as an OpenAPI document</a>'
         return HTMLResponse(f"<!doctype html><title>Regard</title><p>{UNBUILT}.<p>{link}", 503)
-    return _file(request, page, name, FRESH)
+    return _file(request, page, name, REVALIDATE)
 
 
 def _file(request: Request, page: Path, path: str, caching: str) -> Response:
-    """Gives a file of the page and of nothing else, or tells that the browser has it."""
-    found = (page / path).resolve()
-    if not (found.is_relative_to(page.resolve()) and found.is_file() and found.suffix in TYPES):
-        raise UnknownError("there is nothing here: see /docs")
-    about = found.stat()
-    headers = {"Cache-Control": caching, "ETag": f'"{about.st_mtime_ns:x}-{about.st_size:x}"'}
+    """Respond with a file of the page, never one outside its folder, or with 304 if the browser has it."""
+    file = (page / path).resolve()
+    if not (file.is_relative_to(page.resolve()) and file.is_file() and file.suffix in TYPES):
+        raise NotFoundError("no such file; see /docs")
+    status = file.stat()
+    headers = {"Cache-Control": caching, "ETag": f'"{status.st_mtime_ns:x}-{status.st_size:x}"'}
     if headers["ETag"] in request.headers.get("If-None-Match", ""):
         return Response(status_code=304, headers=headers)
-    return FileResponse(found, headers=headers, media_type=TYPES[found.suffix])
+    return FileResponse(file, headers=headers, media_type=TYPES[file.suffix])
 
 
-LOG = logging.getLogger("regard.serve")
-
-
-def studying(house: House) -> APIRouter:
-    """Makes the route."""
-    router = APIRouter(tags=["look"], responses=FAILURES)
+def study_routes(state: ServerState) -> APIRouter:
+    """Return the route of /studies."""
+    router = APIRouter(tags=["studies"], responses=ERROR_RESPONSES)
 
     @router.get("/studies", response_model=Studies)
     def studies() -> Response:
-        """Lists the studies that the server was told of, with all runs that they have so far."""
-        return answer(Studies([study_of(folder) for folder in house.settings.studies]))
+        """List the studies of this server, with all runs so far."""
+        return json_response(Studies([read_study(folder) for folder in state.settings.studies]))
 
     return router
 
 
-def study_of(folder: Path) -> Study:
-    """Reads a study from its folder; nothing that it says tells where that is."""
-    from regard.study.ablation import read_rows  # with the trainer, which a server without studies need not load
+def read_study(folder: Path) -> Study:
+    """Read a study from its folder, whose path is not part of the result."""
+    from regard.study.ablation import read_rows  # loads the trainer, which only studies need
 
     try:
         rows = read_rows(folder)
     except (ValueError, OSError) as error:
-        LOG.exception("the study in %s could not be read", folder)
-        raise BrokenError(f"the study {folder.name!r} could not be read; the server's log says why") from error
+        LOG.exception("could not read the study in %s", folder)
+        raise InternalError(f"could not read the study {folder.name!r}; see the server's log") from error
     on_test = any(row.bleu_test is not None for row in rows)
     runs = [_run(row, on_test) for row in rows]
-    return Study(folder.name, "test" if on_test else "validation", runs, _clear(runs))
+    return Study(folder.name, "test" if on_test else "validation", runs, _significant(runs))
 
 
 def check_studies(folders: list[Path]) -> tuple[Path, ...]:
-    """Refuses folders that hold no study."""
+    """Refuse folders that hold no study."""
     from regard.study.ablation import RESULTS
 
     for folder in folders:
         if not (folder / RESULTS).is_file():
-            raise ValueError(
-                f"{folder} holds no {RESULTS}: name the folder of a study, which regard study ablate makes"
-            )
+            raise ValueError(f"{folder} holds no {RESULTS}: expected a folder made by regard study ablate")
     return tuple(folders)
 
 
-def _clear(runs: list[StudyRun]) -> list[str]:
-    """Names the variants that differ from the first, which is the baseline, by more than chance."""
-    from regard.study.stats import beyond, spread
-
-    found: dict[str, list[float]] = {}
+def _significant(runs: list[StudyRun]) -> list[str]:
+    """Return the variants that differ significantly from the first, which is the baseline."""
+    bleu: dict[str, list[float]] = {}
     for run in runs:
         if run.bleu is not None:
-            found.setdefault(run.variant, []).append(run.bleu)
-    means = {variant: spread(values) for variant, values in found.items()}
+            bleu.setdefault(run.variant, []).append(run.bleu)
+    means = {variant: spread(values) for variant, values in bleu.items()}
     base = next(iter(means.values()), None)
     return [variant for variant, mean in means.items() if base is not None and beyond(mean, base)]
 
@@ -181,5 +177,5 @@ def _run(row: "Row", on_test: bool) -> StudyRun:
         seconds=row.seconds,
         perplexity=row.perplexity,
         bleu=row.bleu_test if on_test else row.bleu_valid,
-        curve=[Judged(int(each["step"]), each["loss"], each["bleu"]) for each in row.curve],
+        curve=[ValidationJson(int(each["step"]), each["loss"], each["bleu"]) for each in row.curve],
     )

@@ -2,154 +2,161 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response, StreamingResponse
 
 from regard.config import DecodeSettings
-from regard.serve.jobs import NDJSON, Lines, streamed, unless_gone
-from regard.serve.requests import FAILURES, check_texts
-from regard.serve.schema_trace import Answered, Readers, Stretch, View, Word, Writers, WrotePiece
-from regard.serve.serialize import answer, digits, to_json, view_of
-from regard.serve.state import House, Run
+from regard.pipeline.generator import Generator
+from regard.qa.data import cut_passage, make_passage, make_question
+from regard.qa.predict import answer_questions
+from regard.qa.view import trace_answer
+from regard.serve.jobs import NDJSON, LineStream, stream_response
+from regard.serve.requests import ERROR_RESPONSES, check_texts
+from regard.serve.schema_trace import AnswerResponse, AnswerSpan, GeneratedToken, Readers, View, WordJson, Writers
+from regard.serve.serialize import json_response, make_view, round_tensor, to_json
+from regard.serve.state import ServerState, TraceRun
+from regard.trace.run import trace_generation, trace_tokens
 
-if TYPE_CHECKING:
-    from regard.pipeline.generator import Generator
 
-
-class Prompt(BaseModel):
-    """A beginning, and how to go on."""
+class GenerateRequest(BaseModel):
+    """A prompt, and how to continue it."""
 
     model_config = ConfigDict(strict=True)
 
     prompt: Annotated[str, Field(examples=["ROMEO:"])] = ""
-    pieces: Annotated[int, Field(ge=1, le=100_000, description="To write at most; fewer where a model ends.")] = 200
-    temperature: Annotated[float, Field(ge=0, le=100, description="0 takes the likeliest piece each time.")] = 0.8
-    top_k: Annotated[int | None, Field(ge=1, le=1_000_000, description="Draw from the likeliest alone.")] = None
+    pieces: Annotated[
+        int, Field(ge=1, le=100_000, description="Maximum number of tokens; fewer if the model ends the text.")
+    ] = 200
+    temperature: Annotated[float, Field(ge=0, le=100, description="0 is greedy.")] = 0.8
+    top_k: Annotated[
+        int | None, Field(ge=1, le=1_000_000, description="Sample from the k most likely tokens only.")
+    ] = None
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    writer: Annotated[str | None, Field(max_length=200, description="One of /writers; the first if none.")] = None
+    writer: Annotated[
+        str | None, Field(max_length=200, description="A name from /writers; the first one if omitted.")
+    ] = None
 
 
-def writing(house: House) -> APIRouter:
-    """Makes the routes."""
-    router = APIRouter(tags=["look"], responses=FAILURES)
+def generate_routes(state: ServerState) -> APIRouter:
+    """Return the routes of /generate."""
+    router = APIRouter(tags=["trace"], responses=ERROR_RESPONSES)
 
     @router.get("/writers")
     async def writers() -> Writers:
-        """Lists the writers of this server."""
-        return Writers(list(house.writers.folders))
+        """List the text generation models of this server."""
+        return Writers(list(state.writers.folders))
 
     @router.post("/generate/stream", response_class=StreamingResponse, responses={200: {"content": {NDJSON: {}}}})
-    async def stream(asked: Prompt) -> Response:
-        """Goes on with a text, a line for each piece with what it looked at."""
-        check_texts([asked.prompt], house.settings, house.settings.max_trace_chars)
-        lines = Lines()
-        house.looking.submit(lambda: _write(house, asked, lines.write)).add_done_callback(lines.end)
-        return await streamed(lines, lambda words: to_json(WrotePiece([], None, [], True, words)))
+    async def stream(wanted: GenerateRequest) -> Response:
+        """Continue a prompt, and stream each token with the attention behind it.
+
+        Each line is one JSON object; the last one has `done` set.
+        """
+        check_texts([wanted.prompt], state.settings, state.settings.max_trace_chars)
+        lines = LineStream()
+        state.jobs.submit(lambda: _stream(state, wanted, lines.write)).add_done_callback(lines.end)
+        return await stream_response(lines, lambda error: to_json(GeneratedToken([], None, [], True, error)))
 
     @router.post("/generate", response_model=View)
-    async def generate(request: Request, asked: Prompt) -> Response:
-        """Writes the same text, and shows everything that can be seen in the run; it is kept as traces are."""
-        check_texts([asked.prompt], house.settings, house.settings.max_trace_chars)
-        return (await unless_gone(request, house.looking.submit(lambda: _traced(house, asked))))[0]
+    async def generate(request: Request, wanted: GenerateRequest) -> Response:
+        """Generate the same text as /generate/stream, and return its trace, which is cached as those of /trace are."""
+        check_texts([wanted.prompt], state.settings, state.settings.max_trace_chars)
+        return await state.jobs.run(request, lambda: _trace(state, wanted))
 
     return router
 
 
-def chance(writer: "Generator", asked: Prompt, house: House) -> tuple[list[int], DecodeSettings]:
-    """Gives the prompt's ids, and settings that end where the model would begin to forget."""
-    if asked.pieces > house.settings.max_pieces:
-        raise ValueError(f"pieces must be {house.settings.max_pieces} or fewer here, got {asked.pieces}")
-    ids = writer.encode(asked.prompt)
-    greedy = asked.temperature == 0
-    chosen = replace(
+def sampling_settings(
+    writer: Generator, wanted: GenerateRequest, max_new_tokens: int
+) -> tuple[list[int], DecodeSettings]:
+    """Return the ids of the prompt, and settings that stop at the end of the model's context window."""
+    if wanted.pieces > max_new_tokens:
+        raise ValueError(f"pieces must be at most {max_new_tokens} on this server, got {wanted.pieces}")
+    ids = writer.encode(wanted.prompt)
+    greedy = wanted.temperature == 0
+    settings = replace(
         writer.settings,
         method="greedy" if greedy else "sample",
-        temperature=1.0 if greedy else asked.temperature,
-        top_k=asked.top_k,
+        temperature=1.0 if greedy else wanted.temperature,
+        top_k=wanted.top_k,
         top_p=None,
         n_best=1,
-        seed=asked.seed,
-        max_extra=asked.pieces,
+        seed=wanted.seed,
+        max_extra=wanted.pieces,
     )
-    return ids, replace(chosen, max_extra=writer.limit_to_window(ids, chosen).max_extra - len(ids))
+    return ids, replace(settings, max_extra=writer.limit_to_window(ids, settings).max_extra - len(ids))
 
 
-def _write(house: House, asked: Prompt, write: Callable[[str], None]) -> None:
-    """Writes in a thread."""
-    _, writer = house.writers.open(asked.writer)
-    from regard.trace.run import trace_tokens
+def _stream(state: ServerState, wanted: GenerateRequest, write: Callable[[str], None]) -> None:
+    """Generate in a thread, and write a line for each token."""
+    _, writer = state.writers.open_or_first(wanted.writer)
+    ids, settings = sampling_settings(writer, wanted, state.settings.max_new_tokens)
 
-    ids, settings = chance(writer, asked, house)
+    def send(tokens: list[int], log_prob: float | None, weights: list[float], done: bool) -> None:
+        write(to_json(GeneratedToken(writer.tokenizer.pieces(tokens, "tgt"), log_prob, weights, done)) + "\n")
 
-    def tell(tokens: list[int], log_prob: float | None, looked: list[float], done: bool) -> None:
-        write(to_json(WrotePiece(writer.tokenizer.pieces(tokens, "tgt"), log_prob, looked, done)) + "\n")
-
-    tell(ids, None, [], False)
-    for wrote in trace_tokens(writer, ids, settings):
-        tell([wrote.token], wrote.log_prob, digits(wrote.weights), False)
-    tell([], None, [], True)
+    send(ids, None, [], False)
+    for step in trace_tokens(writer, ids, settings):
+        send([step.token], step.log_prob, round_tensor(step.weights), False)
+    send([], None, [], True)
 
 
-def _traced(house: House, asked: Prompt) -> Response:
-    from regard.trace.run import trace_generation
-
-    name, writer = house.writers.open(asked.writer)
-    _, settings = chance(writer, asked, house)
-    run = Run(name, trace_generation(writer, asked.prompt, settings).traces)
-    return answer(view_of(run.trace(), name, house.kept.add(run)))
+def _trace(state: ServerState, wanted: GenerateRequest) -> Response:
+    name, writer = state.writers.open_or_first(wanted.writer)
+    _, settings = sampling_settings(writer, wanted, state.settings.max_new_tokens)
+    run = TraceRun(name, trace_generation(writer, wanted.prompt, settings).traces)
+    return json_response(make_view(run.trace(), name, state.traces.add(run)))
 
 
 N_BEST = 5
 
 
-class Question(BaseModel):
+class AnswerRequest(BaseModel):
     """A question about a text."""
 
     model_config = ConfigDict(strict=True)
 
     question: Annotated[str, Field(min_length=1, examples=["Where does Anna live?"])]
     context: Annotated[str, Field(min_length=1, examples=["Anna lives in Paris."])]
-    reader: Annotated[str | None, Field(max_length=200, description="One of /readers; the first if none.")] = None
+    reader: Annotated[
+        str | None, Field(max_length=200, description="A name from /readers; the first one if omitted.")
+    ] = None
 
 
-def answering(house: House) -> APIRouter:
-    """Makes the routes."""
-    router = APIRouter(tags=["look"], responses=FAILURES)
+def answer_routes(state: ServerState) -> APIRouter:
+    """Return the routes of /answer."""
+    router = APIRouter(tags=["trace"], responses=ERROR_RESPONSES)
 
     @router.get("/readers")
     async def readers() -> Readers:
-        """Lists the readers of this server."""
-        return Readers(list(house.readers.folders))
+        """List the question answering models of this server."""
+        return Readers(list(state.readers.folders))
 
-    @router.post("/answer", response_model=Answered)
-    async def ask(request: Request, asked: Question) -> Response:
-        """Finds the stretch of a text that answers a question, and shows what was looked at."""
-        check_texts([asked.question, asked.context], house.settings, house.settings.max_chars)
-        return (await unless_gone(request, house.looking.submit(lambda: answer(_answered(house, asked)))))[0]
+    @router.post("/answer", response_model=AnswerResponse)
+    async def answer(request: Request, wanted: AnswerRequest) -> Response:
+        """Find the span of a text that answers a question, with the attention behind it."""
+        check_texts([wanted.question, wanted.context], state.settings, state.settings.max_chars)
+        return await state.jobs.run(request, lambda: json_response(_answer(state, wanted)))
 
     return router
 
 
-def _answered(house: House, asked: Question) -> Answered:
-    """Reads in a thread; what readers need is loaded only by servers that have one."""
-    name, reader = house.readers.open(asked.reader)
-    from regard.qa.data import cut_passage, make_passage, make_question
-    from regard.qa.predict import answer_questions
-    from regard.qa.view import trace_answer
-
-    question = make_question("asked", asked.question, asked.context, [], "the question")
+def _answer(state: ServerState, wanted: AnswerRequest) -> AnswerResponse:
+    """Answer in a thread."""
+    name, reader = state.readers.open_or_first(wanted.reader)
+    question = make_question("request", wanted.question, wanted.context, [], "the question")
     (answers,) = answer_questions(reader, [question], N_BEST)
-    seen, cut = trace_answer(reader, question, answers.spans[0]), reader.settings.windows
-    return Answered(
+    seen, windows = trace_answer(reader, question, answers.spans[0]), reader.settings.windows
+    return AnswerResponse(
         reader=name,
-        question=[Word(word.text, list(word.places)) for word in seen.question],
-        context=[Word(word.text, list(word.places)) for word in seen.context],
+        question=[WordJson(word.text, list(word.places)) for word in seen.question],
+        context=[WordJson(word.text, list(word.places)) for word in seen.context],
         answer=list(seen.answer),
-        whole=len(cut_passage(make_passage(question, reader.tokenizer, cut), 0, cut)) == 1,
-        stretches=[Stretch(each.text, each.start, each.stop, each.probability) for each in answers.spans],
+        whole=len(cut_passage(make_passage(question, reader.tokenizer, windows), 0, windows)) == 1,
+        stretches=[AnswerSpan(each.text, each.start, each.stop, each.probability) for each in answers.spans],
         nowhere=answers.no_answer,
-        view=view_of(seen.trace, name),
+        view=make_view(seen.trace, name),
     )

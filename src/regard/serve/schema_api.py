@@ -1,21 +1,23 @@
-"""JSON of everything else."""
+"""JSON of everything but traces."""
 
 from dataclasses import dataclass
 
+from regard.study.positions import Cost, Waves
+
 
 @dataclass(frozen=True)
-class Translated:
-    """Answer of /translate: strings for one text, lists for a list of texts."""
+class TranslateResponse:
+    """Response of /translate: strings for one text, lists for a list of texts."""
 
-    # LibreTranslate's words
+    # LibreTranslate's names
     translatedText: str | list[str]  # noqa: N815
-    alternatives: list[str] | list[list[str]] | None = None  # where some were asked for, without the best
+    alternatives: list[str] | list[list[str]] | None = None  # if requested; without the best
     detectedLanguage: "Detected | list[Detected] | None" = None  # noqa: N815
 
 
 @dataclass(frozen=True)
 class Detected:
-    """The language that a text seems to be in, by its script."""
+    """The language of a text, detected by its script."""
 
     language: str
     confidence: float  # per cent
@@ -23,7 +25,7 @@ class Detected:
 
 @dataclass(frozen=True)
 class Language:
-    """One language that can be translated from."""
+    """A source language and its target languages."""
 
     code: str
     name: str
@@ -31,8 +33,8 @@ class Language:
 
 
 @dataclass(frozen=True)
-class Scores:
-    """What a model reached."""
+class ModelScores:
+    """Scores of a model."""
 
     bleu: float | None
     measured_on: str | None  # test or valid
@@ -40,7 +42,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class Model:
-    """One model of this server."""
+    """A translation model of this server."""
 
     name: str
     src_lang: str
@@ -55,16 +57,16 @@ class Model:
     position: str
     vocab_size: int  # of the target side
     max_len: int
-    scores: Scores
+    scores: ModelScores
     loaded: bool
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What this server takes."""
+    """Limits of this server."""
 
-    max_chars: int  # of all texts of a request together
-    max_trace_chars: int  # of a text that is looked into
+    max_chars: int  # per request, all texts together
+    max_trace_chars: int  # of a text to trace
     max_texts: int
     max_beam: int
     max_body: int  # bytes
@@ -72,7 +74,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Models:
-    """Answer of /models."""
+    """Response of /models."""
 
     models: list[Model]
     limits: Limits
@@ -81,103 +83,83 @@ class Models:
 
 @dataclass(frozen=True)
 class Health:
-    """Answer of /health."""
+    """Response of /health."""
 
     status: str  # ok
 
 
 @dataclass(frozen=True)
-class Failure:
-    """Answer to what cannot be done."""
+class ErrorResponse:
+    """Response to a request that failed."""
 
     error: str
 
 
 @dataclass(frozen=True)
-class Written:
-    """One line of /translate/stream: the best hypothesis so far, or, in the last line, the translation."""
+class TranslationUpdate:
+    """A line of /translate/stream: the best hypothesis so far or, in the last line, the translation."""
 
     text: str
     pieces: list[str]
-    score: float  # log-probability by its length
+    score: float  # log-probability with the length penalty
     done: bool
-    error: str | None = None  # where something went wrong on the way; then this is the last line
+    error: str | None = None  # if it failed midway; this is the last line then
 
 
 @dataclass(frozen=True)
-class Law:
-    """One law of a position scheme, measured; null where there is nothing to measure."""
+class LawJson:
+    """A property of a position encoding, measured; null if there is nothing to measure."""
 
     name: str  # unique, bounded, deterministic, even_steps, distance_only, symmetric, circles or shift
-    tag: str  # number in the specification
     value: float | None
     holds: bool | None
 
 
 @dataclass(frozen=True)
-class Waves:
-    """The periods of features that turn in pairs."""
-
-    shortest: float
-    longest: float
-    geometric: float  # how far they are from a geometric progression; 0 is perfect
-    pairs_per_halving: float | None  # a binary counter has 1
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Parameters: the scheme's own, and those of the attention layer above it."""
-
-    scheme: int
-    layer_added: int
-    layer_concatenated: int | None
-
-
-@dataclass(frozen=True)
 class Shift:
-    """One linear map that should take the code of every place to that of the place some steps on."""
+    """The linear map that should shift the code of any position by some steps."""
 
     steps: int
-    exact: bool  # by its formula, or else fitted to all places by least squares
+    exact: bool  # from the formula; otherwise fitted to all positions by least squares
     matrix: list[list[float]]  # moved = matrix · before
-    place: int  # the place of the example
+    place: int  # position of the example
     before: list[float]  # its code
-    moved: list[float]  # what the map makes of it
-    after: list[float]  # the code it should be
+    moved: list[float]  # the code after the map
+    after: list[float]  # the code of the shifted position
 
 
 @dataclass(frozen=True)
 class Positions:
-    """One position scheme at one length and width."""
+    """A position encoding of some length and width."""
 
     scheme: str
-    schemes: list[str]  # all there are
+    schemes: list[str]  # names of all encodings
     door: str  # embed (added to the vectors), rotate (queries and keys), bias (added to scores) or none
     length: int
     width: int
     base: float
-    places: list[list[int]]  # of each row of the codes; several numbers on grids and in turns
-    codes: list[list[float]]  # [place][feature]; of a bias what each offset adds, [offset][head or feature]
-    profile: list[float]  # mean product of two places 0, 1, 2 … steps apart
-    laws: list[Law]
+    places: list[list[int]]  # of each row of the codes; several numbers for grids and dialogue turns
+    codes: list[list[float]]  # [position][feature]; of a bias what each offset adds, [offset][head or feature]
+    profile: list[float]  # mean dot product of two positions 0, 1, 2 … steps apart
+    laws: list[LawJson]
     waves: Waves | None
-    half_distance: int | None  # first distance at which the product is half of that at 0
-    distinct_up_to: int | None  # all codes up to this position differ
+    half_distance: int | None  # first distance at which the dot product is half of that at 0
+    distinct_up_to: int | None  # all codes up to this position are distinct
     cost: Cost
     shift: Shift | None
-    words: list[list[float]]  # random vectors of variance 1 as wide as a code: to add to codes, or to set beside them
+    words: list[list[float]]  # random unit-variance vectors as wide as a code, to add to codes or concatenate with them
 
 
 @dataclass(frozen=True)
-class Curve:
-    """One way of pooling: its prediction at each test point, and its mean squared error there."""
+class CurveJson:
+    """Predictions of one kind of pooling at the test points, and their mean squared error."""
 
     prediction: list[float]
     error: float
 
 
 @dataclass(frozen=True)
-class Regression:
+class RegressionJson:
     """Attention as kernel regression: weights are softmax over i of -((x_test - x_i) · w)² / 2."""
 
     seed: int
@@ -186,32 +168,32 @@ class Regression:
     y: list[float]
     x_test: list[float]
     y_test: list[float]  # without noise
-    average: Curve
-    fixed: Curve  # w = 1
-    learned: Curve
-    chosen: Curve  # with the width that was asked for
-    w: float  # that was learned
+    average: CurveJson
+    fixed: CurveJson  # w = 1
+    learned: CurveJson
+    chosen: CurveJson  # with chosen_w
+    w: float  # learned
     chosen_w: float
-    losses: list[float]  # while w was learned
+    losses: list[float]  # during training of w
     weights_fixed: list[list[float]]  # [x_test][x]
     weights_learned: list[list[float]]
     weights_chosen: list[list[float]]
 
 
 @dataclass(frozen=True)
-class Stage:
-    """One step of the computation: for each token some of its numbers, and the norm of all of them."""
+class StageJson:
+    """One step of the computation: for each token some of its features, and the norm of all of them."""
 
     name: str
-    width: int  # of the whole vector
-    columns: list[int]  # which features are shown; of scores and weights the keys
+    width: int  # of the full vector
+    columns: list[int]  # features included in values; for scores and weights the keys
     values: list[list[float]]  # [token][column]
     norms: list[float]
 
 
 @dataclass(frozen=True)
-class Walk:
-    """One sentence through one encoder layer.
+class LayerSteps:
+    """One encoder layer, step by step, for one sentence.
 
     Stages are, in this order: token, position, input, normed, query, key, value, scores, weights, mixed, projected,
     attention_sum, attention_out, feed_forward_in, inner, outer, feed_forward_sum, output. Where norms come before
@@ -230,14 +212,14 @@ class Walk:
     d_head: int
     d_ff: int
     norm_first: bool
-    scheme: str  # of positions
-    stages: list[Stage]
-    error: float  # largest difference from what the layer itself puts out, as a share of its largest number
+    scheme: str  # of position encoding
+    stages: list[StageJson]
+    error: float  # largest difference from the output of the layer itself, relative to its largest value
 
 
 @dataclass(frozen=True)
-class Judged:
-    """One validation of a run."""
+class ValidationJson:
+    """A validation during a run."""
 
     step: int
     loss: float
@@ -246,33 +228,33 @@ class Judged:
 
 @dataclass(frozen=True)
 class StudyRun:
-    """One variant with one seed; one that failed says why, and brought nothing else."""
+    """A variant with one seed; a failed run has an error and nothing else."""
 
     variant: str
-    part: str  # that was exchanged
+    part: str  # of the model that the variant changes
     changes: list[str]
     seed: int
     error: str | None
     parameters: int | None
     tokens_per_second: float | None
     seconds: float | None
-    perplexity: float | None  # of the validation text
+    perplexity: float | None  # on the validation set
     bleu: float | None
-    curve: list[Judged]
+    curve: list[ValidationJson]
 
 
 @dataclass(frozen=True)
 class Study:
-    """All runs so far; variants stand in the order of the study, its baseline first."""
+    """All runs so far; variants are in the order of the study, its baseline first."""
 
     name: str
-    measured_on: str  # test or validation: what BLEU is of
+    measured_on: str  # test or validation: the set of the BLEU scores
     runs: list[StudyRun]
-    clear: list[str]  # variants whose BLEU differs from the baseline's by more than chance (Welch's t-test at 5 %)
+    clear: list[str]  # variants whose BLEU differs significantly from the baseline's (Welch's t-test at 5 %)
 
 
 @dataclass(frozen=True)
 class Studies:
-    """The studies that this server was told of."""
+    """The studies of this server."""
 
     studies: list[Study]

@@ -4,27 +4,27 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Word:
-    """A word, and the places of its pieces."""
+class WordJson:
+    """A word, and the indices of its tokens."""
 
     text: str
     places: list[int]
 
 
 @dataclass(frozen=True)
-class Side:
-    """The pieces of one side, ▁ where a space stood, and the words that they make."""
+class SideJson:
+    """The tokens of one side, with ▁ for a space, and the words that they form."""
 
     pieces: list[str]
-    words: list[Word]
+    words: list[WordJson]
 
 
 @dataclass(frozen=True)
 class Kind:
     """All heads of one kind of attention.
 
-    `weights` are bytes, layer by layer, head by head, query by query, key by key: round(255·√w), so that w is
-    (b / 255)². They are packed by raw deflate and written in base64.
+    `weights` are bytes in the order [layer][head][query][key]: b = round(255·√w), so that w ≈ (b / 255)². They are
+    compressed with raw deflate and encoded in base64.
     """
 
     kind: str  # encoder (source looks at source), decoder (read at read) or cross (read at source)
@@ -33,73 +33,73 @@ class Kind:
     n_queries: int
     n_keys: int
     weights: str
-    entropy: list[list[float | None]]  # [layer][head]: 0 looks at one key, 1 at all alike; null: no such head
+    entropy: list[list[float | None]]  # [layer][head]: 0 for one key, 1 for uniform weights; null: no such head
 
 
 @dataclass(frozen=True)
-class Option:
-    """One piece that might have followed."""
+class OptionJson:
+    """A token that might have followed."""
 
     piece: str
     log_prob: float
 
 
 @dataclass(frozen=True)
-class Step:
-    """One piece that was said, and what might have been said in its place, likeliest first."""
+class StepJson:
+    """A token that was written, and its alternatives, most likely first."""
 
     piece: str
-    log_prob: float | None  # as the search had it
-    replayed: float | None  # as the plain model has it
-    alternatives: list[Option]
+    log_prob: float | None  # in the search
+    replayed: float | None  # in the replay by the reference model
+    alternatives: list[OptionJson]
 
 
 @dataclass(frozen=True)
-class Node:
-    """One piece that the search was offered after those before it."""
+class NodeJson:
+    """A token that the search considered, with its parent the token before it."""
 
     number: int
     parent: int  # the node before, or -1
-    step: int  # pieces before it
+    step: int  # number of tokens before it
     piece: str
-    gain: float | None  # its log-probability
-    total: float | None  # and that of all up to it
+    gain: float | None  # log-probability
+    total: float | None  # sum of log-probabilities up to it
     fate: str  # kept, ended, dropped or open
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """A hypothesis that the search ended with, finished or not."""
+    """A final hypothesis of the search, finished or not."""
 
     node: int
     text: str
-    score: float | None  # by which hypotheses compare
+    score: float | None  # by which hypotheses are ranked
     log_prob: float | None
     finished: bool
 
 
 @dataclass(frozen=True)
-class Tree:
-    """Everything that the search thought of; node i is nodes[i], and parents stand before their children."""
+class TreeJson:
+    """The search tree; node i is nodes[i], and parents precede their children."""
 
-    nodes: list[Node]
-    best: int  # where the best hypothesis ends; -1 where nothing was written
-    best_path: list[int]  # the nodes up to it
-    leaves: list[Leaf]  # the best first
-
-
-@dataclass(frozen=True)
-class Checks:
-    """How well what is shown agrees with what was computed; null where there is nothing to compare with."""
-
-    weights: float | None  # largest difference of weights @ v from an attention's output, as a share of its largest
-    look: str  # where that is
-    log_prob: float | None  # largest difference of a log-probability in the search and in the replay
+    nodes: list[NodeJson]
+    best: int  # last node of the best hypothesis; -1 if nothing was written
+    best_path: list[int]  # nodes up to it
+    leaves: list[Leaf]  # best first
 
 
 @dataclass(frozen=True)
-class Flow:
-    """The norms of the residual stream around one sub-layer, one number for each token."""
+class ChecksJson:
+    """How well the trace agrees with the computation; null if there is nothing to compare."""
+
+    weights: float | None  # largest difference of weights @ v from an attention's output, relative to its largest value
+    look: str  # the attention with that difference
+    log_prob: float | None  # largest difference of a log-probability between search and replay
+
+
+@dataclass(frozen=True)
+class FlowJson:
+    """Norms of the residual stream around a sub-layer, one per token."""
 
     stack: str  # encoder or decoder
     layer: int
@@ -111,16 +111,16 @@ class Flow:
 
 @dataclass(frozen=True)
 class Aligning:
-    """The head of cross attention whose weights were measured to link words best, or a mean of heads."""
+    """The cross-attention head, or mean of heads, that was measured to align words best."""
 
     layer: int | None  # null: all layers
     head: int | None  # null: all heads
-    at: str  # say: a row belongs to the piece that is said there; read: to the one that was said a step before
+    at: str  # say: a row belongs to the token written at that step; read: to the one written a step before
 
 
 @dataclass(frozen=True)
 class Search:
-    """How the pieces were chosen."""
+    """How the tokens were chosen."""
 
     method: str  # greedy, beam or sample
     beam: int
@@ -129,40 +129,40 @@ class Search:
 
 @dataclass(frozen=True)
 class View:
-    """One run, ready to be drawn. Row t of decoder and cross attention is read.pieces[t], and says target.pieces[t]."""
+    """A trace, ready to be drawn. Row t of decoder and cross attention is from writing target.pieces[t]."""
 
-    id: str | None  # by which the server knows the run; null in a file
+    id: str | None  # of the cached trace; null in a file
     model: str
     text: str
     output: str
     src_lang: str
     tgt_lang: str
     search: Search
-    source: Side
-    read: Side
-    target: Side
+    source: SideJson
+    read: SideJson
+    target: SideJson
     kinds: list[Kind]
-    steps: list[Step]
-    tree: Tree
-    leaf: int  # the node of the tree whose path this is
-    part: int  # which part of a text that was too long to be read at once
+    steps: list[StepJson]
+    tree: TreeJson
+    leaf: int  # last node of the path that is shown
+    part: int  # which part, if the text was too long to be read at once
     n_parts: int
-    checks: Checks
-    flows: list[Flow]
-    aligning: Aligning | None  # null where nobody measured it
+    checks: ChecksJson
+    flows: list[FlowJson]
+    aligning: Aligning | None  # null if it was not measured
 
 
 @dataclass(frozen=True)
 class Term:
-    """One of the terms that scores are sums of."""
+    """A term of the scores."""
 
     name: str
     values: list[list[float]]
 
 
 @dataclass(frozen=True)
-class Head:
-    """One head with its numbers, [query][key], to seven digits."""
+class HeadJson:
+    """The exact numbers of a head, [query][key], to seven digits."""
 
     kind: str
     layer: int
@@ -170,24 +170,24 @@ class Head:
     queries: list[str]
     keys: list[str]
     weights: list[list[float]]
-    entropy: list[float]  # of each query, in nats
-    allowed: list[list[bool]]  # who may look at whom
-    scores: list[list[float]] | None  # before the softmax, of forbidden pairs too; null where they are not known
-    terms: list[Term]  # which add up to the scores
-    error: float | None  # by how much they do not, as a share of the largest score
+    entropy: list[float]  # per query, in nats
+    allowed: list[list[bool]]  # the mask
+    scores: list[list[float]] | None  # before the softmax, masked pairs included; null if unknown
+    terms: list[Term]  # their sum is the scores
+    error: float | None  # of that sum, relative to the largest score
 
 
 @dataclass(frozen=True)
 class Saved:
-    """What lies inside a saved page: runs, and heads of the first of them."""
+    """The data of a saved page: traces, and the heads of the first one."""
 
     views: list[View]
-    heads: list[Head]
+    heads: list[HeadJson]
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """A stretch of the text that may answer: its characters from … up to, and its share of all stretches."""
+class AnswerSpan:
+    """A span of the text that may be the answer: characters from start up to stop, and its probability."""
 
     text: str
     start: int
@@ -196,43 +196,43 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class Answered:
-    """A question, its likeliest answers, and the reading that found the best: one window of the text.
+class AnswerResponse:
+    """A question, its most likely answers, and the trace of the window of the text in which the best was found.
 
-    The places of words are pieces of `view.source`, where the question stands before the text. Attention is of one
-    kind, `encoder`.
+    The places of words are indices into `view.source.pieces`, where the question precedes the text. There is one kind
+    of attention, `encoder`.
     """
 
     reader: str
-    question: list[Word]
-    context: list[Word]  # of the window
-    answer: list[int]  # its words that answer, from … up to
-    whole: bool  # the window is the whole text
-    stretches: list[Stretch]  # best first
-    nowhere: float  # the chance that the text has no answer
+    question: list[WordJson]
+    context: list[WordJson]  # of the window
+    answer: list[int]  # indices of its words, from … up to
+    whole: bool  # whether the window is the whole text
+    stretches: list[AnswerSpan]  # best first
+    nowhere: float  # probability that the text has no answer
     view: View
 
 
 @dataclass(frozen=True)
 class Readers:
-    """The readers that this server was told of."""
+    """The question answering models of this server."""
 
     readers: list[str]
 
 
 @dataclass(frozen=True)
-class WrotePiece:
-    """One line of the stream: the prompt's pieces first, then each piece as it is written."""
+class GeneratedToken:
+    """A line of /generate/stream: first the tokens of the prompt, then each generated token."""
 
     pieces: list[str]
     log_prob: float | None
-    looked: list[float]  # mean weights of all heads on the pieces before it, the last being that of the newest
+    looked: list[float]  # attention to the tokens before it, oldest first, averaged over all heads
     done: bool = False
     error: str | None = None
 
 
 @dataclass(frozen=True)
 class Writers:
-    """The writers that this server was told of."""
+    """The text generation models of this server."""
 
     writers: list[str]

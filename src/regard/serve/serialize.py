@@ -20,8 +20,8 @@ from torch import Tensor
 from regard.atomic import atomic_file
 from regard.serve import PAGE, UNBUILT
 from regard.serve import schema_trace as view
-from regard.serve.requests import BrokenError
-from regard.serve.schema_trace import Head, Saved, View
+from regard.serve.requests import InternalError
+from regard.serve.schema_trace import HeadJson, Saved, View
 from regard.trace.attention import KINDS, Look, mean_relative_entropy
 from regard.trace.search_tree import Tree
 from regard.trace.summary import BYTE, MARK, SPECIAL, Choice, group_words
@@ -30,77 +30,76 @@ from regard.trace.trace import Trace, sides
 DIGITS = 7  # a float32 has no more
 
 
-def number(value: float) -> float | None:
-    """Gives a number to seven digits, or nothing where there is none."""
+def round_number(value: float) -> float | None:
+    """Round to seven digits; None for NaN and infinities, which JSON lacks."""
     return float(f"{value:.{DIGITS}g}") if isfinite(value) else None
 
 
-def digits(values: Float[Tensor, "*shape"]) -> Any:
-    """Gives nested lists of numbers to seven digits; all must be finite."""
+def round_tensor(values: Float[Tensor, "*shape"]) -> Any:
+    """Return nested lists of numbers rounded to seven digits; all must be finite."""
     exact = values.detach().double().cpu().numpy()
     with np.errstate(divide="ignore"):
-        places = DIGITS - 1 - np.floor(np.log10(np.abs(exact)))
-    scale = 10.0 ** np.clip(places, -300, 300)
+        decimals = DIGITS - 1 - np.floor(np.log10(np.abs(exact)))
+    scale = 10.0 ** np.clip(decimals, -300, 300)
     return np.where(exact == 0.0, 0.0, np.round(exact * scale) / scale).tolist()
 
 
-TOP = 255
-RAW = -15  # zlib's sign for a stream without header, which browsers call deflate-raw
-# Level 6 makes 300 tokens a tenth smaller than 1 in four times the time.
-LEVEL = 1
+MAX_BYTE = 255
+RAW = -15  # zlib's window bits for a stream without header, which browsers call deflate-raw
+LEVEL = 1  # level 6 compresses 300 tokens by a tenth more, in four times the time
 
 
-def rounded(weights: Float[Tensor, "*shape"]) -> UInt8[Tensor, "*shape"]:
-    """Gives `round(255 √w)`: small weights, which are most, keep more of their digits than large ones."""
-    return weights.clamp(0.0, 1.0).sqrt().mul(TOP).round().to(torch.uint8)
+def quantize(weights: Float[Tensor, "*shape"]) -> UInt8[Tensor, "*shape"]:
+    """Return `round(255 √w)`: small weights, which are most, keep a higher resolution than large ones."""
+    return weights.clamp(0.0, 1.0).sqrt().mul(MAX_BYTE).round().to(torch.uint8)
 
 
-def restored(rounded: UInt8[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """Gives the weights back, off by √w / 255 at most and a little."""
-    return (rounded.double() / TOP).square()
+def dequantize(quantized: UInt8[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """Return the weights, with an error of at most √w / 255 + 1 / 255²."""
+    return (quantized.double() / MAX_BYTE).square()
 
 
 def pack(parts: Iterable[UInt8[Tensor, "..."]]) -> str:
-    """Joins bytes to one deflated stream in base64, part by part."""
+    """Compress the bytes of all parts as one stream, in base64."""
     stream = zlib.compressobj(LEVEL, zlib.DEFLATED, RAW)
-    made = [stream.compress(part.contiguous().numpy().data) for part in parts]
-    return b64encode(b"".join([*made, stream.flush()])).decode("ascii")
+    chunks = [stream.compress(part.contiguous().numpy().data) for part in parts]
+    return b64encode(b"".join([*chunks, stream.flush()])).decode("ascii")
 
 
 BYTES = re.compile(r"(?:<0x[0-9A-F]{2}>)+")
 
 
-def spelled(pieces: Sequence[str]) -> str:
-    """Joins pieces: marks become spaces, bytes characters, and signs such as EOS nothing."""
-    kept = "".join(piece for piece in pieces if BYTE.fullmatch(piece) or not SPECIAL.fullmatch(piece))
-    return BYTES.sub(_characters, kept).replace(MARK, " ").strip()
+def join_pieces(pieces: Sequence[str]) -> str:
+    """Join tokens: marks become spaces, bytes become characters, special tokens such as EOS are left out."""
+    text = "".join(piece for piece in pieces if BYTE.fullmatch(piece) or not SPECIAL.fullmatch(piece))
+    return BYTES.sub(_characters, text).replace(MARK, " ").strip()
 
 
 def _characters(match: re.Match[str]) -> str:
     return bytes(int(byte, 16) for byte in BYTE.findall(match[0])).decode("utf-8", "replace")
 
 
-MOST_LEAVES = 50
+MAX_LEAVES = 50
 
 
-def view_of(
+def make_view(
     trace: Trace,
     model: str = "",
-    name: str | None = None,
+    id: str | None = None,
     part: int = 0,
     n_parts: int = 1,
     aligning: Choice | None = None,
 ) -> View:
-    """Gives everything but the numbers of single heads; weights are materialised layer by layer."""
-    chosen, checks = trace.settings, trace.check()
+    """Return everything but the exact numbers of heads; weights are materialised layer by layer."""
+    settings, checks = trace.settings, trace.check()
     return View(
-        id=name,
+        id=id,
         model=model,
         text=trace.text,
         output=trace.output,
         src_lang=trace.src_lang,
         tgt_lang=trace.tgt_lang,
-        search=view.Search(chosen.method, chosen.beam if chosen.method == "beam" else 1, chosen.length_penalty),
+        search=view.Search(settings.method, settings.beam if settings.method == "beam" else 1, settings.length_penalty),
         source=_side(trace.source),
         read=_side(trace.read),
         target=_side(trace.target),
@@ -110,10 +109,13 @@ def view_of(
         leaf=trace.leaf,
         part=part,
         n_parts=n_parts,
-        checks=view.Checks(number(checks.weights), checks.look, number(checks.log_prob)),
+        checks=view.ChecksJson(round_number(checks.weights), checks.look, round_number(checks.log_prob)),
         flows=[
-            view.Flow(
-                flow.stack, flow.layer, flow.sublayer, *(digits(x) for x in (flow.before, flow.update, flow.after))
+            view.FlowJson(
+                flow.stack,
+                flow.layer,
+                flow.sublayer,
+                *(round_tensor(x) for x in (flow.before, flow.update, flow.after)),
             )
             for flow in trace.flows
         ],
@@ -121,34 +123,34 @@ def view_of(
     )
 
 
-def head_of(trace: Trace, kind: str, layer: int, head: int) -> Head:
-    """Gives one head's weights, scores and terms as they are."""
+def make_head(trace: Trace, kind: str, layer: int, head: int) -> HeadJson:
+    """Return the exact weights, scores and terms of one head."""
     look = trace.look(kind, layer)
     weights = look.weights(head)
     rows, columns = sides(trace, kind)
     try:
         split, scores = look.terms(head), look.scores(head)
-    except ValueError:  # of other people's models weights alone may be known
+    except ValueError:  # traces of external models may have weights only
         split, scores = None, None
-    return Head(
+    return HeadJson(
         kind=kind,
         layer=layer,
         head=head,
         queries=list(rows),
         keys=list(columns),
-        weights=digits(weights),
-        entropy=digits(torch.special.entr(weights).sum(-1)),
+        weights=round_tensor(weights),
+        entropy=round_tensor(torch.special.entr(weights).sum(-1)),
         allowed=look.allowed(head).tolist(),
-        scores=None if scores is None else digits(scores),
+        scores=None if scores is None else round_tensor(scores),
         terms=[]
         if split is None
-        else [view.Term(name, digits(values)) for name, values in zip(split.names, split.terms, strict=True)],
-        error=None if split is None else number(split.error),
+        else [view.Term(name, round_tensor(values)) for name, values in zip(split.names, split.terms, strict=True)],
+        error=None if split is None else round_number(split.error),
     )
 
 
-def _side(pieces: Sequence[str]) -> view.Side:
-    return view.Side(list(pieces), [view.Word(word.text, list(word.places)) for word in group_words(pieces)])
+def _side(pieces: Sequence[str]) -> view.SideJson:
+    return view.SideJson(list(pieces), [view.WordJson(word.text, list(word.places)) for word in group_words(pieces)])
 
 
 def _kind(kind: str, looks: list[Look]) -> view.Kind:
@@ -157,44 +159,60 @@ def _kind(kind: str, looks: list[Look]) -> view.Kind:
     for look in looks:
         weights = look.weights()
         missing = n_heads - look.n_heads
-        entropy.append([*digits(mean_relative_entropy(look, weights)), *[None] * missing])
-        parts += [rounded(weights), torch.zeros(missing, queries, keys, dtype=torch.uint8)]
+        entropy.append([*round_tensor(mean_relative_entropy(look, weights)), *[None] * missing])
+        parts += [quantize(weights), torch.zeros(missing, queries, keys, dtype=torch.uint8)]
     return view.Kind(kind, len(looks), n_heads, queries, keys, pack(parts), entropy)
 
 
-def _steps(trace: Trace) -> list[view.Step]:
+def _steps(trace: Trace) -> list[view.StepJson]:
     return [
-        view.Step(
+        view.StepJson(
             step.piece,
-            number(step.log_prob),
-            number(step.replayed),
-            [view.Option(each.piece, each.log_prob) for each in step.alternatives if isfinite(each.log_prob)],
+            round_number(step.log_prob),
+            round_number(step.replayed),
+            [view.OptionJson(each.piece, each.log_prob) for each in step.alternatives if isfinite(each.log_prob)],
         )
         for step in trace.steps
     ]
 
 
-def _tree(tree: Tree) -> view.Tree:
+def _tree(tree: Tree) -> view.TreeJson:
     nodes = [
-        view.Node(each.number, each.parent, each.step, each.piece, number(each.gain), number(each.total), each.fate)
+        view.NodeJson(
+            each.number,
+            each.parent,
+            each.step,
+            each.piece,
+            round_number(each.gain),
+            round_number(each.total),
+            each.fate,
+        )
         for each in tree.nodes
     ]
     best_path = [node.number for node in tree.path(tree.best)] if nodes else []
-    return view.Tree(nodes, tree.best, best_path, _leaves(tree))
+    return view.TreeJson(nodes, tree.best, best_path, _leaves(tree))
 
 
 def _leaves(tree: Tree) -> list[view.Leaf]:
-    """Lists what was ended or left open, finished ones first, as the search ranks them."""
-    found = []
+    """Return the final hypotheses, finished ones first, in the order of their scores."""
+    leaves = []
     for node in tree.leaves("ended", "open"):
-        said = tree.hypothesis(node.number)
-        text = spelled([each.piece for each in tree.path(node.number)])
-        found.append(view.Leaf(node.number, text, number(said.score), number(said.log_prob), said.finished))
-    return sorted(found, key=lambda leaf: (not leaf.finished, -(leaf.score or 0.0)))[:MOST_LEAVES]
+        hypothesis = tree.hypothesis(node.number)
+        text = join_pieces([each.piece for each in tree.path(node.number)])
+        leaves.append(
+            view.Leaf(
+                node.number,
+                text,
+                round_number(hypothesis.score),
+                round_number(hypothesis.log_prob),
+                hypothesis.finished,
+            )
+        )
+    return sorted(leaves, key=lambda leaf: (not leaf.finished, -(leaf.score or 0.0)))[:MAX_LEAVES]
 
 
 def to_json(value: Any) -> str:
-    """Writes a dataclass, or a list of them; numbers that JSON lacks are our mistake."""
+    """Serialise a dataclass, or a list of them; NaN and infinities raise."""
     return json.dumps(value, default=_shallow, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
@@ -202,47 +220,47 @@ def _shallow(value: Any) -> dict[str, Any]:
     return {field.name: getattr(value, field.name) for field in fields(value)}
 
 
-def answer(value: Any) -> Response:
-    """Makes an answer in JSON."""
+def json_response(value: Any) -> Response:
+    """Return a JSON response."""
     return Response(to_json(value), media_type="application/json")
 
 
-PLACE = "<!--regard-view-->"
-# Numbers of heads that a file takes besides the packed weights: about two megabytes.
-MOST_NUMBERS = 200_000
+PLACEHOLDER = "<!--regard-view-->"
+# Exact numbers of heads that a file holds besides the packed weights: about two megabytes.
+MAX_NUMBERS = 200_000
 
 
 def save_html(
     trace: Trace, path: str | PathLike[str], model: str = "", *others: Trace, aligning: Choice | None = None
 ) -> None:
-    """Writes the page with a trace inside it, and others to compare it with."""
+    """Save the page with a trace in it, and others to compare it with, as one HTML file."""
     try:
-        page = page_of(trace, model, others, aligning)
-    except BrokenError as error:
+        page = render_html(trace, model, others, aligning)
+    except InternalError as error:
         raise ValueError(f"{path}: {error}") from error
     with atomic_file(Path(path)) as draft:
         draft.write_text(page, encoding="utf-8")
 
 
-def page_of(trace: Trace, model: str = "", others: Sequence[Trace] = (), aligning: Choice | None = None) -> str:
-    """Gives the page with a trace inside it."""
+def render_html(trace: Trace, model: str = "", others: Sequence[Trace] = (), aligning: Choice | None = None) -> str:
+    """Return the page with a trace in it."""
     built = PAGE / "view.html"
     if not built.is_file():
-        raise BrokenError(UNBUILT)
-    before, _, after = built.read_text(encoding="utf-8").partition(PLACE)
-    data = inlined(saved_of(trace, model, others, aligning))
+        raise InternalError(UNBUILT)
+    before, _, after = built.read_text(encoding="utf-8").partition(PLACEHOLDER)
+    data = json_for_html(make_saved(trace, model, others, aligning))
     return f'{before}<script type="application/json" id="regard-view">{data}</script>{after}'
 
 
-def saved_of(trace: Trace, model: str = "", others: Sequence[Trace] = (), aligning: Choice | None = None) -> Saved:
-    """Gives what lies inside a page: the numbers of all heads where they are few, and of more the weights alone."""
+def make_saved(trace: Trace, model: str = "", others: Sequence[Trace] = (), aligning: Choice | None = None) -> Saved:
+    """Return the data of a page: the exact numbers of all heads if they are few, otherwise packed weights only."""
     numbers = sum(look.n_heads * look.sizes[1] * look.sizes[2] * 8 for look in trace.looks)
-    looks = trace.looks if numbers <= MOST_NUMBERS else ()
-    heads = [head_of(trace, look.kind, look.layer, head) for look in looks for head in range(look.n_heads)]
+    looks = trace.looks if numbers <= MAX_NUMBERS else ()
+    heads = [make_head(trace, look.kind, look.layer, head) for look in looks for head in range(look.n_heads)]
     first, *rest = (trace, *others)
-    return Saved([view_of(first, model, aligning=aligning), *(view_of(each, model) for each in rest)], heads)
+    return Saved([make_view(first, model, aligning=aligning), *(make_view(each, model) for each in rest)], heads)
 
 
-def inlined(saved: Saved) -> str:
-    """Writes JSON that can stand inside HTML: no sign in it opens or closes anything."""
+def json_for_html(saved: Saved) -> str:
+    """Serialise JSON that is safe inside a script element."""
     return to_json(saved).replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

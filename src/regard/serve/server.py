@@ -1,4 +1,4 @@
-"""Uvicorn, timeouts, settings."""
+"""Uvicorn, its timeouts, and the settings of a server."""
 
 import asyncio
 import errno
@@ -16,83 +16,83 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 
-class PatientProtocol(H11Protocol):
-    """Closes connections on which a request does not arrive in time, and those on which an answer is not read.
+class TimeoutProtocol(H11Protocol):
+    """Closes connections whose request line and headers do not arrive in time, or whose client stops reading.
 
-    uvicorn by itself waits for ever, for the end of a request's first lines and for a client to read on.
+    uvicorn alone waits for both without a limit.
     """
 
-    patience = 10.0  # seconds
-    timer: asyncio.TimerHandle | None = None
-    reading: asyncio.TimerHandle | None = None
+    timeout = 10.0  # seconds
+    head_timer: asyncio.TimerHandle | None = None
+    write_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore
         super().connection_made(transport)
-        self._watch()
+        self._update_head_timer()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        self._watch()
+        self._update_head_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._rest()
-        self._stop_reading()
+        self._stop_head_timer()
+        self._stop_write_timer()
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        self._watch()
+        self._update_head_timer()
 
-    def _watch(self) -> None:
-        """Counts the time while a request has begun to come and is not there yet."""
+    def _update_head_timer(self) -> None:
+        """Run the timer while a request is awaited."""
         if self.conn.their_state is not h11.IDLE:
-            self._rest()
-        elif self.timer is None:
-            self.timer = self.loop.call_later(self.patience, self._late)
+            self._stop_head_timer()
+        elif self.head_timer is None:
+            self.head_timer = self.loop.call_later(self.timeout, self._head_timed_out)
 
-    def _rest(self) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
+    def _stop_head_timer(self) -> None:
+        if self.head_timer is not None:
+            self.head_timer.cancel()
+            self.head_timer = None
 
-    def _late(self) -> None:
-        self.timer = None
+    def _head_timed_out(self) -> None:
+        self.head_timer = None
         if self.conn.their_state is not h11.IDLE or self.transport.is_closing():
             return
         if self.conn.trailing_data[0]:
-            self._refuse(408, f"a request must arrive within {self.patience:g} seconds")
+            self._refuse(408, f"request line and headers must arrive within {self.timeout:g} seconds")
         else:
-            self.transport.close()  # browsers open connections that they may never use
+            self.transport.close()  # browsers open connections in advance
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._await_reading(self.transport.get_write_buffer_size())
+        self._start_write_timer(self.transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
-        self._stop_reading()
+        self._stop_write_timer()
         super().resume_writing()
 
-    def _await_reading(self, left: int) -> None:
-        """Looks after a while whether the client has read on, and if so again."""
-        self.reading = self.loop.call_later(self.patience, self._unread, left)
+    def _start_write_timer(self, unsent: int) -> None:
+        """Check periodically that the client has read something."""
+        self.write_timer = self.loop.call_later(self.timeout, self._check_progress, unsent)
 
-    def _unread(self, before: int) -> None:
-        left = self.transport.get_write_buffer_size()
-        if left >= before:
+    def _check_progress(self, before: int) -> None:
+        unsent = self.transport.get_write_buffer_size()
+        if unsent >= before:
             self.transport.abort()
         else:
-            self._await_reading(left)
+            self._start_write_timer(unsent)
 
-    def _stop_reading(self) -> None:
-        if self.reading is not None:
-            self.reading.cancel()
-            self.reading = None
+    def _stop_write_timer(self) -> None:
+        if self.write_timer is not None:
+            self.write_timer.cancel()
+            self.write_timer = None
 
     def send_400_response(self, msg: str) -> None:
-        self._refuse(400, "this is not HTTP")
+        self._refuse(400, "not a valid HTTP request")
 
-    def _refuse(self, status: int, words: str) -> None:
-        body = json.dumps({"error": words}).encode()
+    def _refuse(self, status: int, message: str) -> None:
+        body = json.dumps({"error": message}).encode()
         headers = [
             ("content-type", "application/json"),
             ("content-length", str(len(body))),
@@ -108,73 +108,73 @@ class PatientProtocol(H11Protocol):
         self.transport.close()
 
 
-def patient(seconds: float) -> type[PatientProtocol]:
-    """Gives the protocol with a patience of its own."""
-    return type("PatientProtocol", (PatientProtocol,), {"patience": seconds})
+def timeout_protocol(seconds: float) -> type[TimeoutProtocol]:
+    """Return the protocol with a timeout."""
+    return type("TimeoutProtocol", (TimeoutProtocol,), {"timeout": seconds})
 
 
 @dataclass(frozen=True)
 class ServeSettings:
-    """Limits are for one request unless they say otherwise."""
+    """Limits and resources of a server; limits are per request unless they say otherwise."""
 
-    max_chars: int = 20_000  # of all its texts together
+    max_chars: int = 20_000  # all texts together
     max_texts: int = 256
-    max_pieces: int = 400  # that a writer writes
-    max_trace_chars: int = 2_000  # of a text that is looked into
+    max_new_tokens: int = 400  # generated by a writer
+    max_trace_chars: int = 2_000  # of a traced text
     max_beam: int = 16
     max_body: int = 2**20  # bytes
-    body_seconds: float = 10.0  # for a whole body to arrive
-    head_seconds: float = 10.0  # for a request's first lines to arrive, and for an answer to be read on
-    max_requests: int = 512  # at once
-    max_waiting: int = 4_096  # texts of all requests
-    max_looking: int = 32  # traces and lessons of all requests
-    batch_texts: int = 64  # translated together; 1 translates each by itself
+    body_seconds: float = 10.0  # until a whole body has arrived
+    head_seconds: float = 10.0  # until request line and headers have arrived, and for a client to read on
+    max_requests: int = 512  # concurrently
+    max_waiting: int = 4_096  # queued texts of all requests
+    max_jobs: int = 32  # pending traces and lessons of all requests
+    batch_texts: int = 64  # per batch; 1 translates each text alone
     batch_chars: int = 8_192
-    batch_seconds: float = 0.002  # that a first text waits for others
-    kept_traces: int = 32
-    kept_bytes: int = 2**29  # of all kept traces
-    # That translate at the same time, on half of the machine: the rest is for looking, and for the connections.
+    batch_seconds: float = 0.002  # that the first text of a batch waits for others
+    cached_traces: int = 32
+    cached_bytes: int = 2**29  # of all cached traces
+    # Translating threads take half of the cores: the rest is for traces, lessons and connections.
     workers: int = field(default_factory=lambda: max(1, min((os.cpu_count() or 1) // 2, 4)))
-    threads: int = 1  # of each of them: several workers of one thread do more than one of several
-    studies: tuple[Path, ...] = ()  # folders of studies that the page shows
-    readers: tuple[Path, ...] = ()  # folders of readers that answer questions
-    writers: tuple[Path, ...] = ()  # folders of models that write text
-    cors: tuple[str, ...] = ()  # origins whose pages may ask
-    hosts: tuple[str, ...] = ()  # names by which the server may be called; none are any
+    threads: int = 1  # per worker: several workers of one thread translate more than one worker of several
+    studies: tuple[Path, ...] = ()  # folders of studies for the page
+    readers: tuple[Path, ...] = ()  # folders of models that answer questions
+    writers: tuple[Path, ...] = ()  # folders of models that generate text
+    cors: tuple[str, ...] = ()  # origins whose pages may use the API
+    hosts: tuple[str, ...] = ()  # allowed Host headers; any if empty
 
 
 GRACE_SECONDS = 5
-MOST_CONNECTIONS = 4096  # uvicorn's own limit, far above ours
+MAX_CONNECTIONS = 4096  # uvicorn's own limit, far above ours
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def open_port(host: str, port: int) -> socket.socket:
-    """Binds a port, or any free one where it is taken."""
+    """Bind a port, or any free one if it is taken."""
     try:
         family, kind, proto, _, _ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError as error:
-        raise ValueError(f"--host must be a name or an address of this machine, got {host!r}") from error
-    door = socket.socket(family, kind, proto)
-    door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        raise ValueError(f"--host must be a name or address of this machine, got {host!r}") from error
+    listener = socket.socket(family, kind, proto)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        door.bind((host, port))
+        listener.bind((host, port))
     except OSError as error:
-        door.close()
+        listener.close()
         if error.errno == errno.EADDRINUSE and port:
             return open_port(host, 0)
         raise ValueError(f"cannot listen on {host} port {port}: {error.strerror}") from error
-    return door
+    return listener
 
 
-def address(door: socket.socket) -> str:
-    """Gives what a browser on this machine is told."""
-    host, port = door.getsockname()[:2]
+def url_of(listener: socket.socket) -> str:
+    """Return the URL for a browser on this machine."""
+    host, port = listener.getsockname()[:2]
     shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
     return f"http://{shown}:{port}"
 
 
 class Server(uvicorn.Server):
-    """Tells when it is ready."""
+    """A uvicorn server that calls `ready` when it has started."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]):
         super().__init__(config)
@@ -187,27 +187,27 @@ class Server(uvicorn.Server):
 
 
 def make_server(app: FastAPI, settings: ServeSettings, ready: Callable[[], None]) -> Server:
-    """Makes a server of an application."""
+    """Make a server for an application."""
     config = uvicorn.Config(
         app,
-        http=patient(settings.head_seconds),
+        http=timeout_protocol(settings.head_seconds),
         ws="none",
         log_level="warning",
         access_log=False,
         server_header=False,
-        limit_concurrency=MOST_CONNECTIONS,
+        limit_concurrency=MAX_CONNECTIONS,
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
     return Server(config, ready)
 
 
-def serve(app: FastAPI, door: socket.socket, settings: ServeSettings, ready: Callable[[], None]) -> None:
-    """Serves until somebody stops it, and calls `ready` once it answers."""
-    torch.set_num_threads(settings.threads)  # before any thread is: each begins with what is set then
+def serve(app: FastAPI, listener: socket.socket, settings: ServeSettings, ready: Callable[[], None]) -> None:
+    """Serve until interrupted; call `ready` as soon as requests are accepted."""
+    torch.set_num_threads(settings.threads)  # before any thread starts: each inherits the setting
     server = make_server(app, settings, ready)
     try:
-        server.run(sockets=[door])
+        server.run(sockets=[listener])
     except KeyboardInterrupt:
-        pass  # uvicorn has stopped in order, and tells that it was asked to
+        pass  # uvicorn has shut down cleanly, and raises the signal again
     finally:
-        door.close()
+        listener.close()

@@ -1,7 +1,7 @@
 /** One encoder layer step by step: the groups of its stages, and their texts. */
 
 import type { Key } from '../i18n';
-import type { Stage, Walk } from '../trace';
+import type { Stage, LayerSteps } from '../trace';
 
 export type Group = 'input' | 'attention' | 'feed_forward';
 
@@ -21,7 +21,7 @@ export function groupOf(stage: string): Group {
 }
 
 /** Return the key of a stage's text, which depends on pre- or post-norm and on whether positions are added. */
-export function stageText(steps: Walk, stage: Stage): Key {
+export function stageText(steps: LayerSteps, stage: Stage): Key {
   const allZero = stage.values.every((row) => row.every((value) => value === 0));
   if (stage.name === 'position' && allZero) return 'stage.position.none';
   if (stage.name === 'normed' && !steps.norm_first) return 'stage.normed.after';

@@ -1,7 +1,7 @@
 /** The variants of a study: means and standard deviations over seeds, sorting, and learning curves. */
 
 import type { Column } from '../state';
-import type { Judged, Study, StudyRun } from '../trace';
+import type { Validation, Study, StudyRun } from '../trace';
 
 export interface Mean {
   mean: number;
@@ -19,7 +19,7 @@ export interface Variant {
   bleu: Mean | null;
   gain: number | null; // difference in BLEU from the baseline
   errors: string[];
-  curve: Judged[]; // mean over the seeds that got there
+  curve: Validation[]; // mean over the seeds that got there
 }
 
 export function meanOf(values: (number | null)[]): Mean | null {
@@ -58,7 +58,7 @@ function variantOf(runs: StudyRun[]): Variant {
 }
 
 /** Return the mean of several curves at each step that any of them has. */
-export function meanCurve(curves: Judged[][]): Judged[] {
+export function meanCurve(curves: Validation[][]): Validation[] {
   const steps = [...new Set(curves.flat().map((each) => each.step))].sort((a, b) => a - b);
   return steps.map((step) => {
     const here = curves.flat().filter((each) => each.step === step);

@@ -156,8 +156,8 @@ def test_a_text_of_several_parts_shows_each(displayed):
 
 def test_a_notebook_needs_no_web_server():
     code = "import sys; sys.modules.update(fastapi=None, starlette=None, uvicorn=None); import regard.notebook."
-    for room in ("widget", "page"):
-        subprocess.run([sys.executable, "-c", code + room], check=True, timeout=60)
+    for module in ("bertviz", "display"):
+        subprocess.run([sys.executable, "-c", code + module], check=True, timeout=60)
 
 
 def test_the_names_are_at_the_front_door():

@@ -3,7 +3,7 @@
 import pytest
 
 import regard
-from regard.serve.requests import NotFoundError
+from regard.serve import NotFoundError
 from regard.serve.state import TraceCache, TraceRun
 from tests.trace.makers import make_model, make_translator
 

@@ -18,8 +18,7 @@ from torch import Tensor
 from regard.plot.head_maps import Heads, draw_head_grid
 from regard.plot.traces import heads_figure, words_figure
 from regard.plot.words import draw_head_lines
-from regard.serve import PAGE, UNBUILT
-from regard.serve.requests import InternalError
+from regard.serve import PAGE, UNBUILT, InternalError
 from regard.serve.serialize import make_saved, render_html, to_json
 from regard.trace.attention import KINDS
 from regard.trace.summary import group_words, merge_words

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
-from regard.serve.requests import INTERNAL, STATUS, BusyError, DisconnectedError
+from regard.serve import BusyError, DisconnectedError
+from regard.serve.requests import INTERNAL, STATUS
 
 T = TypeVar("T")
 N_THREADS = 2  # so that one long trace does not block everybody else

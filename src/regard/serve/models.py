@@ -12,7 +12,7 @@ from regard.config import Settings, choose
 from regard.data.normalise import language_code
 from regard.pipeline import load_translator
 from regard.pipeline.translator import Translator
-from regard.serve.requests import InternalError
+from regard.serve import InternalError
 from regard.serve.schema_api import Model, ModelScores
 from regard.zoo import FAMILIES, HOME, find_model, present, script_language
 

@@ -16,30 +16,12 @@ from starlette.responses import Response
 
 from regard.config import DecodeSettings
 from regard.pipeline.translator import Translator
+from regard.serve import BusyError, DisconnectedError, InternalError, NotFoundError, TooLargeError
 from regard.serve.schema_api import ErrorResponse
+from regard.serve.serialize import to_json
 from regard.serve.server import ServeSettings
 
 LOG = logging.getLogger("regard.serve")
-
-
-class BusyError(Exception):
-    """Too many texts or jobs are waiting."""
-
-
-class TooLargeError(Exception):
-    """A request exceeds a limit of this server."""
-
-
-class NotFoundError(Exception):
-    """What was requested does not exist, or no longer."""
-
-
-class InternalError(Exception):
-    """The server failed; its message is safe to show, and the log has the details."""
-
-
-class DisconnectedError(Exception):
-    """The client disconnected before the response was complete."""
 
 
 INTERNAL = "internal server error; see the server's log"
@@ -158,6 +140,11 @@ def form_schema() -> dict[str, Any]:
     flat = {**schema, "properties": {**schema["properties"], "q": {"type": "string"}}}
     content = {"application/json": {"schema": schema}, FORM: {"schema": flat}}
     return {"requestBody": {"required": True, "content": content}}
+
+
+def json_response(value: Any) -> Response:
+    """Return a dataclass, or a list of them, as JSON."""
+    return Response(to_json(value), media_type="application/json")
 
 
 RETRY_SECONDS = "1"

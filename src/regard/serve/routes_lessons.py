@@ -10,10 +10,10 @@ from regard.attention import Gaussian
 from regard.padding import EOS
 from regard.pipeline.translator import Translator
 from regard.position import POSITION
-from regard.serve.requests import ERROR_RESPONSES, check_texts
+from regard.serve.requests import ERROR_RESPONSES, check_texts, json_response
 from regard.serve.routes_translate import choose_model
 from regard.serve.schema_api import CurveJson, LawJson, LayerSteps, Positions, RegressionJson, Shift, StageJson
-from regard.serve.serialize import json_response, round_number, round_tensor
+from regard.serve.serialize import round_number, round_tensor
 from regard.serve.state import ServerState
 from regard.study import positions as study
 from regard.study.positions import Moved, find_shift

@@ -8,11 +8,10 @@ from fastapi import APIRouter, Request
 from starlette.responses import FileResponse, HTMLResponse, Response
 
 from regard import __version__
-from regard.serve import UNBUILT
+from regard.serve import UNBUILT, InternalError, NotFoundError
 from regard.serve.middleware import CONTENT_TYPE
-from regard.serve.requests import ERROR_RESPONSES, InternalError, NotFoundError
+from regard.serve.requests import ERROR_RESPONSES, json_response
 from regard.serve.schema_api import Health, Language, Limits, Models, Studies, Study, StudyRun, ValidationJson
-from regard.serve.serialize import json_response
 from regard.serve.state import ServerState
 from regard.study.stats import beyond, spread
 

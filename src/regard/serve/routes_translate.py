@@ -22,11 +22,12 @@ from regard.serve.requests import (
     decode_settings,
     forced_ids,
     form_schema,
+    json_response,
     read_translate_request,
 )
 from regard.serve.schema_api import Detected, TranslateResponse, TranslationUpdate
 from regard.serve.schema_trace import HeadJson, View
-from regard.serve.serialize import json_response, make_head, make_view, render_html, to_json
+from regard.serve.serialize import make_head, make_view, render_html, to_json
 from regard.serve.state import ServerState, TraceRun
 from regard.trace.run import follow, trace_texts
 from regard.trace.summary import Choice

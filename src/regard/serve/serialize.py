@@ -14,13 +14,11 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float, UInt8
-from starlette.responses import Response
 from torch import Tensor
 
 from regard.atomic import atomic_file
-from regard.serve import PAGE, UNBUILT
+from regard.serve import PAGE, UNBUILT, InternalError
 from regard.serve import schema_trace as view
-from regard.serve.requests import InternalError
 from regard.serve.schema_trace import HeadJson, Saved, View
 from regard.trace.attention import KINDS, Look, mean_relative_entropy
 from regard.trace.search_tree import Tree
@@ -218,11 +216,6 @@ def to_json(value: Any) -> str:
 
 def _shallow(value: Any) -> dict[str, Any]:
     return {field.name: getattr(value, field.name) for field in fields(value)}
-
-
-def json_response(value: Any) -> Response:
-    """Return a JSON response."""
-    return Response(to_json(value), media_type="application/json")
 
 
 PLACEHOLDER = "<!--regard-view-->"

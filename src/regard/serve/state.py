@@ -9,11 +9,11 @@ from torch import Tensor
 
 from regard.pipeline import load_generator
 from regard.qa.model import load_reader
+from regard.serve import NotFoundError
 from regard.serve.batching import BatchQueue
 from regard.serve.jobs import JobPool
 from regard.serve.middleware import Metrics
 from regard.serve.models import LazyModels, ModelRegistry, folder_name
-from regard.serve.requests import NotFoundError
 from regard.serve.server import ServeSettings
 from regard.trace.attention import Look, RecordedLook
 from regard.trace.summary import Choice

@@ -49,7 +49,11 @@ export type Params = Record<string, string | number>;
 export interface Api {
   live: boolean; // there is a server for new texts
   models(): Promise<Models>;
-  streamTranslation(request: TranslateRequest, onLine: (line: TranslationUpdate) => void, signal: AbortSignal): Promise<void>;
+  streamTranslation(
+    request: TranslateRequest,
+    onLine: (line: TranslationUpdate) => void,
+    signal: AbortSignal,
+  ): Promise<void>;
   trace(request: TranslateRequest, signal: AbortSignal): Promise<View>;
   comparison(request: TranslateRequest, signal: AbortSignal): Promise<View>; // the run to compare with
   hypothesis(view: View, path: { part: number; node?: number }, signal: AbortSignal): Promise<View>;
@@ -58,7 +62,11 @@ export interface Api {
   regression(params: Params, signal: AbortSignal): Promise<Regression>;
   steps(params: Params, signal: AbortSignal): Promise<LayerSteps>;
   generators(signal: AbortSignal): Promise<Writers>;
-  streamGeneration(request: GenerateRequest, onLine: (line: GeneratedToken) => void, signal: AbortSignal): Promise<void>;
+  streamGeneration(
+    request: GenerateRequest,
+    onLine: (line: GeneratedToken) => void,
+    signal: AbortSignal,
+  ): Promise<void>;
   generate(request: GenerateRequest, signal: AbortSignal): Promise<View>;
   readers(signal: AbortSignal): Promise<Readers>;
   answer(request: AnswerRequest, signal: AbortSignal): Promise<AnswerResponse>;

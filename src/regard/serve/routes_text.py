@@ -15,7 +15,7 @@ from regard.qa.predict import answer_questions
 from regard.qa.view import trace_answer
 from regard.serve.jobs import NDJSON, LineStream, stream_response
 from regard.serve.requests import ERROR_RESPONSES, check_texts, json_response
-from regard.serve.schema_trace import AnswerResponse, AnswerSpan, GeneratedToken, Readers, View, WordJson, Writers
+from regard.serve.schema_trace import AnswerResponse, AnswerSpan, GeneratedTokenJson, Readers, View, WordJson, Writers
 from regard.serve.serialize import make_view, round_tensor, to_json
 from regard.serve.state import ServerState, TraceRun
 from regard.trace.run import trace_generation, trace_tokens
@@ -58,7 +58,7 @@ def generate_routes(state: ServerState) -> APIRouter:
         check_texts([wanted.prompt], state.settings, state.settings.max_trace_chars)
         lines = LineStream()
         state.jobs.submit(lambda: _stream(state, wanted, lines.write)).add_done_callback(lines.end)
-        return await stream_response(lines, lambda error: to_json(GeneratedToken([], None, [], True, error)))
+        return await stream_response(lines, lambda error: to_json(GeneratedTokenJson([], None, [], True, error)))
 
     @router.post("/generate", response_model=View)
     async def generate(request: Request, wanted: GenerateRequest) -> Response:
@@ -96,7 +96,7 @@ def _stream(state: ServerState, wanted: GenerateRequest, write: Callable[[str], 
     ids, settings = sampling_settings(writer, wanted, state.settings.max_new_tokens)
 
     def send(tokens: list[int], log_prob: float | None, weights: list[float], done: bool) -> None:
-        write(to_json(GeneratedToken(writer.tokenizer.pieces(tokens, "tgt"), log_prob, weights, done)) + "\n")
+        write(to_json(GeneratedTokenJson(writer.tokenizer.pieces(tokens, "tgt"), log_prob, weights, done)) + "\n")
 
     send(ids, None, [], False)
     for step in trace_tokens(writer, ids, settings):

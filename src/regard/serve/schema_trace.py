@@ -221,7 +221,7 @@ class Readers:
 
 
 @dataclass(frozen=True)
-class GeneratedToken:
+class GeneratedTokenJson:
     """A line of /generate/stream: first the tokens of the prompt, then each generated token."""
 
     pieces: list[str]

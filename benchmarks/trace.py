@@ -28,7 +28,7 @@ from regard.pipeline import load_translator
 from regard.study.stats import signature
 from regard.study.timing import Timing, peak_bytes
 from regard.trace import Trace
-from regard.trace.external import make_given
+from regard.trace.external import trace_from_attention
 from regard.trace.replay import Replay, replay
 
 VOCABULARY = 8000
@@ -51,7 +51,7 @@ def path(n: int) -> tuple[list[int], list[int]]:
 def as_trace(seen: Replay, n: int) -> Trace:
     """Makes a trace with names for its tokens."""
     words = [f"▁{place}" for place in range(n)]
-    return make_given(seen.looks, words, words)
+    return trace_from_attention(seen.attention, words, words)
 
 
 def look_at_all(shape: str, n: int, family: str, device: torch.device) -> Callable[[], Any]:
@@ -60,7 +60,7 @@ def look_at_all(shape: str, n: int, family: str, device: torch.device) -> Callab
 
     def call() -> float:
         seen = as_trace(replay(model, source, said), n)
-        largest = max(float(look.weights().max()) for look in seen.looks)
+        largest = max(float(look.weights().max()) for look in seen.attention)
         return largest + seen.check().weights
 
     return call
@@ -77,11 +77,11 @@ def time_files(shape: str, n: int, folder: Path, seconds: float) -> tuple[dict[s
         "open": partial(regard.load_trace, target),
         "open, and one head": lambda: regard.load_trace(target).cross[0].weights(0),
         "one head": partial(trace.cross[0].weights, 0),
-        "all heads of all layers": lambda: [look.weights() for look in trace.looks],
+        "all heads of all layers": lambda: [look.weights() for look in trace.attention],
         "terms of one head": partial(trace.encoder[0].terms, 0),
         "all checks": trace.check,
     }
-    heads = sum(look.n_heads for look in trace.looks)
+    heads = sum(look.n_heads for look in trace.attention)
     about = {"tokens": n, "heads": heads, "mib": target.stat().st_size / 2**20}
     return interleave(calls, "cpu", seconds), about
 
@@ -89,7 +89,7 @@ def time_files(shape: str, n: int, folder: Path, seconds: float) -> tuple[dict[s
 def _rounding(trace: Trace) -> float:
     """Gives the largest error of a weight if queries and keys were kept in float16."""
     worst = 0.0
-    for look in trace.looks:
+    for look in trace.attention:
         small: Any = replace(look, q=look.q.half().float(), k=look.k.half().float())  # pyright: ignore
         worst = max(worst, float((small.weights() - look.weights()).abs().max()))
     return worst

@@ -35,7 +35,7 @@ from regard.padding import EOS
 from regard.serve.serialize import save_html
 from regard.study.stats import signature
 from regard.trace import Trace
-from regard.trace.external import make_given
+from regard.trace.external import trace_from_attention
 from regard.trace.replay import replay
 
 LIBRARIES = {
@@ -67,7 +67,7 @@ def run(model: Any, n: int) -> Trace:
     """Looks at n random tokens on either side."""
     source, said = torch.randint(4, VOCABULARY, (2, n - 1), generator=torch.Generator().manual_seed(0)).tolist()
     names = [f"▁{place}" for place in range(n)]
-    return make_given(replay(model, source, [*said, EOS]).looks, names, names)
+    return trace_from_attention(replay(model, source, [*said, EOS]).attention, names, names)
 
 
 def write_bertviz(view: Callable[..., Any], trace: Trace, target: Path) -> None:

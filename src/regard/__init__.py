@@ -1,5 +1,7 @@
 """Regard: train a sequence model with attention, run it fast, and look inside the very model that just ran."""
 
+import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +17,7 @@ _HOMES = {
     "MultiHeadAttention": "regard.model",
     "Settings": "regard.config",
     "Trace": "regard.trace",
-    "Traced": "regard.trace",
+    "TracedTranslation": "regard.trace",
     "Translator": "regard.pipeline.translator",
     "Generator": "regard.pipeline.generator",
     "align": None,
@@ -44,7 +46,7 @@ __all__ = [
     "PartSettings",
     "Settings",
     "Trace",
-    "Traced",
+    "TracedTranslation",
     "Translator",
     "align",
     "build_heads",
@@ -75,7 +77,7 @@ if TYPE_CHECKING:
     from regard.pipeline.translator import Translator
     from regard.position import POSITION
     from regard.serve.serialize import save_html
-    from regard.trace import Trace, Traced, load_trace, trace_texts
+    from regard.trace import Trace, TracedTranslation, load_trace, trace_texts
     from regard.trace.head_report import report_heads
 
 
@@ -83,4 +85,12 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'regard' has no attribute {name!r}")
     home = _HOMES[name]
+    if name in {"Trace", "load_trace", "trace", "trace_texts"} and _in_notebook():
+        with suppress(ImportError):  # what a notebook needs is optional
+            import_module("regard.notebook")  # gives traces their display
     return import_module(f"regard.{name}") if home is None else getattr(import_module(home), name)
+
+
+def _in_notebook() -> bool:
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and ipython.get_ipython() is not None

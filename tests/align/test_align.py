@@ -7,7 +7,7 @@ import torch
 
 import regard
 from regard.align import align, pair_weights
-from regard.align.heads import GOLD, NEED, REVERSE, kept_heads
+from regard.align.heads import GOLD, LEAVE_ONE_OUT, REVERSE, load_heads
 from regard.align.links import read_gold, score_alignment
 from regard.zoo import HOME, present
 from tests.trace.makers import make_model, make_translator
@@ -39,7 +39,7 @@ def test_copied_and_reordered_words_are_found(learned):
     translator, pairs = learned
     gold = gold_links(pairs)
     by_gold, by_need = align(translator, pairs, gold=gold), align(translator, pairs)
-    assert (by_gold.forward.by, by_need.forward.by) == (GOLD, NEED)
+    assert (by_gold.forward.by, by_need.forward.by) == (GOLD, LEAVE_ONE_OUT)
     assert (by_gold.forward.n_pairs, by_need.forward.n_pairs) == (200, 100)
     assert rate(by_gold, gold) == by_gold.score.aer < 0.02
     assert rate(by_need, gold) < 0.02
@@ -68,13 +68,13 @@ def test_chosen_heads_of_the_bundled_models_beat_the_first_of_the_last_layer(gol
         return rate(found, gold), found.forward
 
     both, chosen = rated(en_zh)
-    kept = kept_heads(HOME / "zh-en")  # as these pairs, too, would have it
+    kept = load_heads(HOME / "zh-en")  # as these pairs, too, would have it
     assert (chosen.heads, chosen.by) == (kept, REVERSE)
     assert both < rated(en_zh, mean, mean)[0] < rated(en_zh, usual, usual)[0]
     alone, chosen = rated(None)
-    assert chosen.by == NEED
+    assert chosen.by == LEAVE_ONE_OUT
     assert alone <= rated(None, mean)[0] < rated(None, usual)[0]
-    assert rated(en_zh, kept, kept_heads(HOME / "en-zh"))[0] < 0.11
+    assert rated(en_zh, kept, load_heads(HOME / "en-zh"))[0] < 0.11
     assert max(both, rated(None, kept)[0]) < 0.125
 
 

@@ -3,17 +3,17 @@
 import pytest
 import torch
 
-from regard.align.heads import choose_by_gold, choose_by_need, choose_by_reverse
-from regard.align.links import Gold, agree, agree_with_gold, spread, to_source, to_target
-from regard.align.words import Half, Read
+from regard.align.heads import choose_by_gold, choose_by_leave_one_out, choose_by_reverse
+from regard.align.links import Gold, agree, agree_with_gold, to_source, to_target, to_words
+from regard.align.words import PairSide, SegmentedPair
 from regard.data.normalise import split_words
-from regard.trace.summary import Choice, all_choices, named_choices
+from regard.trace.summary import HeadChoice, all_choices, named_choices
 
 SOFT = torch.tensor([[0.1, 0.7, 0.2], [0.6, 0.3, 0.1]])  # (t, s)
 
 
 def half(text, joints):
-    return Half(split_words(text), joints, [])
+    return PairSide(split_words(text), joints, [])
 
 
 def test_each_word_has_its_best_partner():
@@ -31,9 +31,11 @@ def test_agreement_by_hand():
 
 
 def test_the_error_rate_counts_words_not_joints():
-    read = Read(half("我们好", [range(2), range(2, 3)]), half("We are fine", [range(1), range(1, 2), range(2, 3)]), [])
+    read = SegmentedPair(
+        half("我们好", [range(2), range(2, 3)]), half("We are fine", [range(1), range(1, 2), range(2, 3)]), []
+    )
     links = torch.tensor([[[1, 0], [0, 0], [0, 1]], [[0, 1], [0, 0], [0, 0]]]) > 0
-    assert spread(read, links)[0].tolist() == [[True, True, False], [False, False, False], [False, False, True]]
+    assert to_words(read, links)[0].tolist() == [[True, True, False], [False, False, False], [False, False, True]]
     gold = Gold(frozenset({(0, 0), (1, 0), (2, 2)}), frozenset({(0, 0), (1, 0), (2, 2), (2, 1)}))
     torch.testing.assert_close(agree_with_gold([read], [links], [gold]), torch.tensor([0.0, 1.0]))
 
@@ -50,11 +52,11 @@ def test_all_heads_and_means_are_choices_each_in_both_ways():
 @pytest.mark.parametrize(
     ("name", "choices"),
     [
-        ("cross:1:0", [Choice(1, 0, "say"), Choice(1, 0, "read")]),
-        ("cross:1", [Choice(1, None, "say"), Choice(1, None, "read")]),
-        ("cross:1:all:read", [Choice(1, None, "read")]),
-        ("cross:all", [Choice(None, None, "say"), Choice(None, None, "read")]),
-        ("cross:say", [Choice(None, None, "say")]),
+        ("cross:1:0", [HeadChoice(1, 0, "say"), HeadChoice(1, 0, "read")]),
+        ("cross:1", [HeadChoice(1, None, "say"), HeadChoice(1, None, "read")]),
+        ("cross:1:all:read", [HeadChoice(1, None, "read")]),
+        ("cross:all", [HeadChoice(None, None, "say"), HeadChoice(None, None, "read")]),
+        ("cross:say", [HeadChoice(None, None, "say")]),
     ],
 )
 def test_names_are_read(name, choices):
@@ -83,7 +85,7 @@ def noisy(best, seed=3):
 
 def test_gold_links_choose_for_each_model():
     halves = [half(" ".join("abcd"[:n]), [range(i, i + 1) for i in range(n)]) for n in (4, 3)]
-    reads = [Read(each, each, []) for each in halves]
+    reads = [SegmentedPair(each, each, []) for each in halves]
     links = [frozenset((i, i) for i in range(4)), frozenset((i, 2 - i) for i in range(3))]
     one, other = choose_by_gold(reads, [noisy(1), noisy(2)], [CHOICES, CHOICES], [Gold(each, each) for each in links])
     assert (one.heads, other.heads) == (str(CHOICES[1]), str(CHOICES[2]))
@@ -100,5 +102,5 @@ def test_two_models_choose_each_other():
 
 def test_need_chooses_for_one_model():
     needed = [torch.eye(4) - 0.5, torch.eye(3).flip(0)]
-    (found,) = choose_by_need(noisy(1), CHOICES, needed)
+    (found,) = choose_by_leave_one_out(noisy(1), CHOICES, needed)
     assert found.heads == str(CHOICES[1])

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.align.heads import needs
+from regard.align.heads import leave_one_out
 from regard.align.links import (
     NEIGHBOURS,
     SYMMETRISE,
@@ -24,12 +24,12 @@ from regard.align.links import (
     score_alignment,
     soft_links,
 )
-from regard.align.words import Part, Reading
+from regard.align.words import TokenizedPair, TokenizedSentence
 from regard.batch import make_batch
 from regard.padding import EOS
-from regard.trace.head_ablation import find_places, own_copy, show_weights
+from regard.trace.head_ablation import attention_maps, find_heads, plain_copy
 from regard.trace.replay import replay
-from regard.trace.summary import Choice
+from regard.trace.summary import HeadChoice
 from tests.trace.makers import MODELS, make_model
 
 LINKS = st.frozensets(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=12)
@@ -101,9 +101,9 @@ def test_sizes_must_agree():
 SRC = [[5, 6, 7, 8, 9], [7, 5], [10, 11, 12]]
 TGT = [[8, 9], [5, 6, 7, 11], [12]]
 READINGS = [
-    Reading(Part(SRC[0], [0, 0, 1, 2, 2]), Part(TGT[0], [0, 1])),
-    Reading(Part(SRC[1], [0, 0]), Part(TGT[1], [0, 1, 1, 1])),
-    Reading(Part(SRC[2], [0, 1, 2]), Part(TGT[2], [0])),
+    TokenizedPair(TokenizedSentence(SRC[0], [0, 0, 1, 2, 2]), TokenizedSentence(TGT[0], [0, 1])),
+    TokenizedPair(TokenizedSentence(SRC[1], [0, 0]), TokenizedSentence(TGT[1], [0, 1, 1, 1])),
+    TokenizedPair(TokenizedSentence(SRC[2], [0, 1, 2]), TokenizedSentence(TGT[2], [0])),
 ]
 
 
@@ -115,10 +115,10 @@ def test_weights_of_a_batch_are_those_of_each_sentence(family, scheme):
     def see(kind, layer, weights):
         seen[kind, layer] = weights
 
-    show_weights(own_copy(model), make_batch(SRC, TGT), see)
-    assert list(seen) == [(place.kind, place.layer) for place in find_places(model)]
+    attention_maps(plain_copy(model), make_batch(SRC, TGT), see)
+    assert list(seen) == [(place.kind, place.layer) for place in find_heads(model)]
     for row, (src, tgt) in enumerate(zip(SRC, TGT, strict=True)):
-        for look in replay(model, src, [*tgt, EOS]).looks:
+        for look in replay(model, src, [*tgt, EOS]).attention:
             _, Q, K = look.sizes
             torch.testing.assert_close(seen[look.kind, look.layer][row, :, :Q, :K], look.weights())
             assert not seen[look.kind, look.layer][row, :, :Q, K:].any()
@@ -127,8 +127,8 @@ def test_weights_of_a_batch_are_those_of_each_sentence(family, scheme):
 def by_hand(weights, reading, at):
     """Adds the columns of each source joint, and averages the rows of each target joint."""
     shift = {"say": 0, "read": 1}[at]
-    columns = [[n for n, owner in enumerate(reading.src.owners) if owner == joint] for joint in {*reading.src.owners}]
-    owners = reading.tgt.owners
+    columns = [[n for n, owner in enumerate(reading.src.groups) if owner == joint] for joint in {*reading.src.groups}]
+    owners = reading.tgt.groups
     rows = [[n + shift for n, owner in enumerate(owners) if owner == joint] for joint in {*owners}]
     by_column = torch.stack([weights[:, some].sum(1) for some in columns], dim=1)
     return torch.stack([by_column[some].mean(0) for some in rows])
@@ -138,11 +138,16 @@ def by_hand(weights, reading, at):
 def test_pieces_are_merged_as_by_hand(family):
     layers = {"n_decoder_layers": 2} if family == "transformer" else {"n_heads": 1}
     model = make_model(family, "none", dtype=torch.float32, **layers)
-    looks = [replay(model, src, [*tgt, EOS]).looks for src, tgt in zip(SRC, TGT, strict=True)]
+    looks = [replay(model, src, [*tgt, EOS]).attention for src, tgt in zip(SRC, TGT, strict=True)]
     cross = [torch.stack([look.weights() for look in some if look.kind == "cross"]) for some in looks]  # (L, H, Q, K)
-    choices = [Choice(0, 0, "say"), Choice(0, 0, "read"), Choice(0, None, "say"), Choice(None, None, "read")]
-    choices += [Choice(1, 1, "read")] if family == "transformer" else []
-    found = dict(soft_links(own_copy(model), READINGS, choices))
+    choices = [
+        HeadChoice(0, 0, "say"),
+        HeadChoice(0, 0, "read"),
+        HeadChoice(0, None, "say"),
+        HeadChoice(None, None, "read"),
+    ]
+    choices += [HeadChoice(1, 1, "read")] if family == "transformer" else []
+    found = dict(soft_links(plain_copy(model), READINGS, choices))
     assert sorted(found) == [0, 1, 2]
     for place, soft in found.items():
         for choice, shares in zip(choices, soft, strict=True):
@@ -154,17 +159,17 @@ def test_pieces_are_merged_as_by_hand(family):
 @pytest.mark.parametrize("family", ["transformer", "recurrent"])
 def test_needs_are_what_each_word_costs_more_without_another(family):
     model = make_model(family, "none")
-    found = needs(own_copy(model), READINGS)
+    found = leave_one_out(plain_copy(model), READINGS)
 
     def costs(src, reading):
         logits = model(make_batch([src], [reading.tgt.ids]))[0].detach()
         each = [-float(row.log_softmax(0)[token]) for row, token in zip(logits, reading.tgt.ids, strict=False)]
-        joints = {*reading.tgt.owners}
-        return torch.tensor([sum(each[n] for n, own in enumerate(reading.tgt.owners) if own == j) for j in joints])
+        joints = {*reading.tgt.groups}
+        return torch.tensor([sum(each[n] for n, own in enumerate(reading.tgt.groups) if own == j) for j in joints])
 
     for reading, rises in zip(READINGS, found, strict=True):
-        for joint in {*reading.src.owners}:
-            rest = [token for token, owner in zip(reading.src.ids, reading.src.owners, strict=True) if owner != joint]
+        for joint in {*reading.src.groups}:
+            rest = [token for token, owner in zip(reading.src.ids, reading.src.groups, strict=True) if owner != joint]
             expected = costs(rest, reading) - costs(reading.src.ids, reading)
             torch.testing.assert_close(rises[:, joint], expected, atol=1e-5, rtol=1e-5)
 
@@ -172,7 +177,7 @@ def test_needs_are_what_each_word_costs_more_without_another(family):
 def test_a_copy_is_its_own():
     model = make_model()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    copied = own_copy(model)
+    copied = plain_copy(model)
     for parameter in copied.parameters():
         parameter.zero_()
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
@@ -183,16 +188,16 @@ def test_a_model_of_unknown_parts_is_refused():
     from tests.search.models import Echo
 
     with pytest.raises(ValueError, match="a model must be one of Transformer, Recurrent to be looked into, got Echo"):
-        find_places(Echo(7))
+        find_heads(Echo(7))
 
 
 @pytest.mark.parametrize("family", ["transformer", "recurrent"])
 def test_nobody_looks_any_more_when_a_batch_is_read(family):
-    own, seen = own_copy(make_model(family, "none")), []
+    own, seen = plain_copy(make_model(family, "none")), []
     for _ in range(2):
-        show_weights(own, make_batch(SRC, TGT), lambda kind, layer, weights: seen.append((kind, layer)))
-    assert seen == [(place.kind, place.layer) for place in find_places(own)] * 2
-    show_weights(own, make_batch(SRC, TGT), lambda kind, layer, weights: seen.append((kind, layer)), ("cross",))
+        attention_maps(own, make_batch(SRC, TGT), lambda kind, layer, weights: seen.append((kind, layer)))
+    assert seen == [(place.kind, place.layer) for place in find_heads(own)] * 2
+    attention_maps(own, make_batch(SRC, TGT), lambda kind, layer, weights: seen.append((kind, layer)), ("cross",))
     assert [kind for kind, _ in seen].count("cross") == 3
 
 

@@ -8,7 +8,7 @@ import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.align.words import join, owners
+from regard.align.words import group_of_tokens, word_groups
 from regard.data.normalise import split_words
 from regard.data.tokenizer import Tokenizer
 from tests.pipeline.test_translator import TOKENIZER
@@ -26,9 +26,9 @@ from tests.pipeline.test_translator import TOKENIZER
     ],
 )
 def test_by_hand(words, pieces, joints, owned):
-    found = join(words, pieces)
+    found = word_groups(words, pieces)
     assert [list(each) for each in found] == joints
-    assert owners(found, words, pieces) == owned
+    assert group_of_tokens(found, words, pieces) == owned
 
 
 def some_spans(borders, stop):
@@ -40,12 +40,12 @@ def some_spans(borders, stop):
 def test_each_word_and_piece_is_joined_once_in_order_and_no_more_than_needed(drawn):
     n, *borders = drawn
     words, one, other = (some_spans(each, n) for each in borders)
-    joints = join(words, [*one, *other])
+    joints = word_groups(words, [*one, *other])
     assert [word for joint in joints for word in joint] == list(range(len(words)))
     ends = {words[joint[-1]][1] for joint in joints}
     assert ends == {stop for _, stop in words} & {stop for _, stop in one} & {stop for _, stop in other}
     for pieces in (one, other):
-        owned = owners(joints, words, pieces)
+        owned = group_of_tokens(joints, words, pieces)
         assert owned == sorted(owned) and {*owned} == {*range(len(joints))}
         for owner, (start, stop) in zip(owned, pieces, strict=True):
             assert words[joints[owner][0]][0] <= start < stop <= words[joints[owner][-1]][1]
@@ -77,9 +77,9 @@ def test_pieces_stand_where_they_were_cut(tokenizer, text):
     seen = {place for place, sign in enumerate(sentence.text) if not sign.isspace()}
     assert seen <= covered
     assert spans == sorted(spans) and all(start < stop for start, stop in spans)
-    joints = join(sentence.spans, spans)
+    joints = word_groups(sentence.spans, spans)
     assert [word for joint in joints for word in joint] == list(range(len(sentence.spans)))
-    assert {*owners(joints, sentence.spans, spans)} == {*range(len(joints))}
+    assert {*group_of_tokens(joints, sentence.spans, spans)} == {*range(len(joints))}
 
 
 def test_pieces_of_chinese_and_english_by_hand():

@@ -8,7 +8,7 @@ import torch
 
 import regard
 from regard.align import align
-from regard.align.heads import kept_heads
+from regard.align.heads import load_heads
 from regard.checkpoint.folder import Checkpoint, copy_model, save_model
 from regard.checkpoint.weights import Form
 from regard.cli import main
@@ -97,18 +97,18 @@ def test_links_go_to_a_file_and_a_pair_is_drawn(run, tmp_path):
 
 
 def test_heads_are_kept_and_used_again(run, models, tmp_path):
-    assert kept_heads(models[0]) is None
+    assert load_heads(models[0]) is None
     first = run("--keep", "--reverse-model", models[1])
     assert first.err.count("heads kept in") == 2
     kept = json.loads((models[0] / "alignment.json").read_text())
     assert kept.keys() == {"heads", "by", "value", "n_pairs", "on", "written"}
-    assert kept["heads"] == kept_heads(models[0]) and kept["on"] == f"{tmp_path.name}/pairs.tsv"
+    assert kept["heads"] == load_heads(models[0]) and kept["on"] == f"{tmp_path.name}/pairs.tsv"
     again = run("--reverse-model", models[1])
     assert again.out == first.out
     assert again.err.count("as kept beside the model") == 2
     assert "by agreement" in run("--reverse-model", models[1], "--heads", "measured").err
     copy_model(models[0], tmp_path / "copy", Form("int8"))
-    assert kept_heads(tmp_path / "copy") == kept["heads"]
+    assert load_heads(tmp_path / "copy") == kept["heads"]
     (models[0] / "alignment.json").write_text('{"heads": 3}')
     assert "this must name heads, such as cross:1:3:read, got 3" in run(code=2).err
 

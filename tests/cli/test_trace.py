@@ -12,7 +12,7 @@ import regard
 from regard.checkpoint.folder import Checkpoint, save_model
 from regard.cli import main
 from regard.config import DataSettings, DecodeSettings, ModelSettings, Settings
-from regard.plot.terminal import looked_at_table, numbers_table, print_tables
+from regard.plot.terminal import numbers_table, print_tables, word_attention_table
 from regard.plot.traces import FIGURES
 from tests.pipeline.test_translator import TOKENIZER
 from tests.trace.makers import make_model
@@ -61,7 +61,7 @@ def test_a_summary_is_for_people(run, folder):
 def test_brackets_and_colons_are_no_markup(capsys):
     words = ["[/]", ":a:", "[red]x[/red]"]
     shares = np.array([[0.2, 0.5, 0.3]])
-    print_tables(looked_at_table(shares, words, ["[b]"], title="[/nothing] :b:"))
+    print_tables(word_attention_table(shares, words, ["[b]"], title="[/nothing] :b:"))
     print_tables(numbers_table(torch.tensor(shares), ["[b]"], words, "[/nothing]"))
     said = capsys.readouterr().out
     assert all(word in said for word in (*words[:2], "[red]x", "[b]", "[/nothing] :b:"))

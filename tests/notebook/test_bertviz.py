@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import regard
-from regard.notebook.display import _shown, lines_picture, maps_picture, run_picture
-from regard.trace.summary import look_across
+from regard.notebook.display import labelled_weights, lines_picture, maps_picture, run_picture
+from regard.trace.summary import cross_word_attention
 from tests.plot.seen import words_in
 
 WORDS = ["the", "cat", "sat"]
@@ -66,7 +66,7 @@ def test_the_numbers_are_those_that_bertviz_draws(trace, displayed):
     drawn = json.loads(re.search(r"const params = (\{.*?\}); // HACK", page)[1])["attention"]
     regard.head_view(**named)
     for block in drawn:
-        looks = [look for look in displayed[0].trace.looks if look.kind == block["name"].lower()]
+        looks = [look for look in displayed[0].trace.attention if look.kind == block["name"].lower()]
         ours = np.stack([look.weights().numpy() for look in looks])
         np.testing.assert_array_equal(np.array(block["attn"], dtype=np.float32), ours)
 
@@ -130,9 +130,9 @@ def test_layers_come_in_any_container(displayed, form):
 
 def test_pictures_show_what_words_looked_at(trace):
     """The mean over all heads in words must be what the summary says."""
-    layers = [_shown(look.weights(), trace, "cross", "word") for look in trace.cross]
+    layers = [labelled_weights(look.weights(), trace, "cross", "word") for look in trace.cross]
     mean = torch.stack([each for each, _, _ in layers]).mean((0, 1))
-    seen = look_across(trace)
+    seen = cross_word_attention(trace)
     torch.testing.assert_close(mean[: len(seen.output)], seen.shares)
     assert layers[0][1][: len(seen.output)] == [word.text for word in seen.output]
     drawn = words_in(maps_picture(trace, "word"))

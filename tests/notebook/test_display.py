@@ -21,8 +21,8 @@ from matplotlib.text import Text
 import regard
 from regard.notebook.display import VIEW, ViewWidget, make_widget
 from regard.serve.serialize import make_view, render_html, to_json
-from regard.trace import Traced
-from regard.trace.external import make_given
+from regard.trace import TracedTranslation
+from regard.trace.external import trace_from_attention
 from tests.trace.makers import make_model, make_translator
 
 MATRICES = torch.randn(2, 3, 5, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -118,7 +118,7 @@ def test_a_trace_shows_itself_as_view_picture_and_words(trace, page, made):
 
 
 def test_without_cross_attention_the_view_opens_at_attention(trace, page, made):
-    encoder = make_given(trace.encoder, trace.source, (), (), "bad cab")
+    encoder = trace_from_attention(trace.encoder, trace.source, (), (), "bad cab")
     data, _ = encoder._repr_mimebundle_()
     assert made[0].address == "view=attention" and "image/png" in data
 
@@ -149,7 +149,7 @@ def test_without_matplotlib_there_is_a_view_and_no_picture(trace, page, without)
 
 def test_a_text_of_several_parts_shows_each(displayed):
     (found,) = regard.trace_texts(make_translator(make_model()), ["bad cab"])
-    many = Traced(found.translation, (found.trace, replace(found.trace, text="another")))
+    many = TracedTranslation(found.translation, (found.trace, replace(found.trace, text="another")))
     many._ipython_display_()
     assert displayed == list(many.traces)
 
@@ -163,3 +163,19 @@ def test_a_notebook_needs_no_web_server():
 def test_the_names_are_at_the_front_door():
     assert {"head_view", "model_view", "show_heatmaps", "show_trace"} <= set(regard.__all__)
     assert regard.show_trace.__module__ == "regard.notebook.display"
+
+
+def test_a_trace_is_shown_once_the_front_door_is_used_in_a_notebook():
+    """The room of traces knows nothing of notebooks; the front door brings the display where IPython runs."""
+    code = (
+        "import IPython.core.interactiveshell as shell\n"
+        "from regard.trace.trace import Trace\n"
+        "assert not hasattr(Trace, '_repr_mimebundle_')\n"
+        "import regard\n"
+        "regard.trace\n"
+        "assert not hasattr(Trace, '_repr_mimebundle_')\n"
+        "shell.InteractiveShell.instance()\n"
+        "regard.load_trace\n"
+        "assert hasattr(Trace, '_repr_mimebundle_')\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -3,10 +3,10 @@
 import numpy as np
 
 from regard.plot.beam_tree import BeamTree, draw_beam_tree
-from regard.plot.head_maps import Heads, draw_head_grid, draw_one_head, draw_term_maps
+from regard.plot.head_maps import HeadWeights, draw_head_grid, draw_one_head, draw_term_maps
 from regard.plot.head_values import HeadEffects, HeadEntropies, draw_entropy_map, draw_importance_map
 from regard.plot.traces import StreamNorms, draw_norms
-from regard.plot.words import draw_alignment, draw_head_lines, draw_looked_at
+from regard.plot.words import draw_alignment, draw_head_lines, draw_word_attention
 
 SRC = ["▁介绍", "一下", "西安", "。"]
 TGT = ["▁Introduce", "▁Xi", "'", "an", "."]
@@ -27,7 +27,7 @@ def numbers(*shape, seed=0):
 
 
 def heads(kind, L, H, Q, K):
-    return Heads(kind, weights(L, H, Q, K), words(Q), words(K))
+    return HeadWeights(kind, weights(L, H, Q, K), words(Q), words(K))
 
 
 def tree(beam, n_steps, seed=0):
@@ -61,7 +61,7 @@ def norms(n_layers):
 
 
 FIGURES = {
-    "head_grid": lambda: draw_head_grid([Heads("cross", weights(1, 2, 5, 4), TGT, SRC)], "介绍一下西安"),
+    "head_grid": lambda: draw_head_grid([HeadWeights("cross", weights(1, 2, 5, 4), TGT, SRC)], "介绍一下西安"),
     "one_head": lambda: draw_one_head(weights(5, 4), TGT, SRC, "介绍一下西安", entropy=True),
     "term_maps": lambda: draw_term_maps(["a"], numbers(1, 4, 4), numbers(4, 4), SRC, SRC, "西安"),
     "alignment": lambda: draw_alignment(weights(5, 4), SRC, TGT, [(0, 0), (2, 1)], [(0, 0)], [(2, 3)], "介绍一下西安"),
@@ -70,7 +70,7 @@ FIGURES = {
     "entropy_map": lambda: draw_entropy_map([HeadEntropies("西安", weights(2, 3), weights(2, 3))]),
     "importance_map": lambda: draw_importance_map([HeadEffects("西安", numbers(2, 3), numbers(2, 3))]),
     "norms": lambda: draw_norms([norms(2), norms(1)], "介绍一下西安"),
-    "looked_at": lambda: draw_looked_at(weights(5, 4), SRC, TGT, "介绍一下西安。 → Introduce Xi'an."),
+    "looked_at": lambda: draw_word_attention(weights(5, 4), SRC, TGT, "介绍一下西安。 → Introduce Xi'an."),
 }
 EXTREMES = {
     "one head of one word": lambda: draw_head_grid([heads("alignment", 1, 1, 1, 1)]),
@@ -90,6 +90,6 @@ EXTREMES = {
     "effects of 5 × 16": lambda: draw_importance_map([HeadEffects("cross", numbers(5, 16), 9 * numbers(5, 16))]),
     "one effect": lambda: draw_importance_map([HeadEffects("alignment", numbers(1, 1))]),
     "norms of 12 layers": lambda: draw_norms([norms(12)]),
-    "looked at, 100 words": lambda: draw_looked_at(weights(20, 100), words(100), words(20)),
-    "looked at, one word": lambda: draw_looked_at(weights(1, 1), ["西安"], ["Xi'an"]),
+    "looked at, 100 words": lambda: draw_word_attention(weights(20, 100), words(100), words(20)),
+    "looked at, one word": lambda: draw_word_attention(weights(1, 1), ["西安"], ["Xi'an"]),
 }

@@ -4,7 +4,7 @@ import pytest
 
 from regard.plot.canvas import make_sheet, write
 from regard.plot.style import save_figure, style
-from regard.plot.words import draw_looked_at
+from regard.plot.words import draw_word_attention
 from tests.plot.figures import EXTREMES, FIGURES, weights
 from tests.plot.seen import collisions, drawn_texts, keys
 
@@ -22,7 +22,7 @@ def test_no_word_covers_another_or_leaves_the_sheet(name):
 
 
 def test_a_long_title_is_cut_to_one_line_and_makes_no_figure_wide():
-    figure = draw_looked_at(weights(1, 1), ["西安"], ["Xi'an"], "介绍一下西安。\n" * 40)
+    figure = draw_word_attention(weights(1, 1), ["西安"], ["Xi'an"], "介绍一下西安。\n" * 40)
     assert figure.get_size_inches()[0] < 9
     (title,) = [text for text, _ in drawn_texts(figure) if text.startswith("介绍")]
     assert "\n" not in title and title.endswith("…")

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from regard.plot.terminal import head_table, looked_at_table
+from regard.plot.terminal import head_table, word_attention_table
 from regard.trace.head_ablation import Quality
-from regard.trace.head_report import Habits, Head, HeadReport
+from regard.trace.head_report import HeadReport, HeadStats, HeadSummary
 from tests.plot.figures import SRC, TGT, weights
 
 
 def head(place, loss, bleu=None, end=0.5, **habits):
     kind, layer, number = place.split(":")
     means = dict.fromkeys(("entropy", "spread", "offset", "diagonal", "previous", "next", "first", "punctuation"), 0.0)
-    return Head(kind, int(layer), int(number), Habits(**(means | habits), end=end), loss, bleu)
+    return HeadSummary(kind, int(layer), int(number), HeadStats(**(means | habits), end=end), loss, bleu)
 
 
 HEADS = [
@@ -44,20 +44,20 @@ def body(table):
 
 def test_each_word_is_followed_by_what_it_looked_at_most_first():
     table = weights(5, 4)
-    for word, row, cells in zip(TGT, table, body(looked_at_table(table, SRC, TGT, most=2)), strict=True):
+    for word, row, cells in zip(TGT, table, body(word_attention_table(table, SRC, TGT, most=2)), strict=True):
         best = np.argsort(-row)[:2]
         expected = [part for at in best for part in (SRC[at].replace("▁", "·"), f"{row[at]:.0%}")]
         assert cells == [word.replace("▁", "·"), *expected]
 
 
 def test_words_are_not_read_as_markup_and_nothing_is_said_of_nothing():
-    (first, second) = body(looked_at_table(np.array([[1.0, 0.0], [0.0, 0.0]]), ["[red]", "b"], ["[/]", "y"]))
+    (first, second) = body(word_attention_table(np.array([[1.0, 0.0], [0.0, 0.0]]), ["[red]", "b"], ["[/]", "y"]))
     assert first == ["[/]", "[red]", "100%"]
     assert second == ["y"]
 
 
 def test_an_empty_translation_has_an_empty_table():
-    assert looked_at_table(np.zeros((0, 4)), SRC, []).row_count == 0
+    assert word_attention_table(np.zeros((0, 4)), SRC, []).row_count == 0
 
 
 @pytest.mark.parametrize(
@@ -89,6 +89,6 @@ def test_what_cannot_be_asked_is_refused():
     with pytest.raises(ValueError, match=re.escape("unknown order of heads 'entropie': did you mean 'entropy'?")):
         head_table(REPORT, "entropie")
     with pytest.raises(ValueError, match=re.escape("got (5, 4) and 4 target, 5 source words")):
-        looked_at_table(weights(5, 4), TGT, SRC)
+        word_attention_table(weights(5, 4), TGT, SRC)
     with pytest.raises(ValueError, match=re.escape("most must be 1 or more, got 0")):
-        looked_at_table(weights(5, 4), SRC, TGT, most=0)
+        word_attention_table(weights(5, 4), SRC, TGT, most=0)

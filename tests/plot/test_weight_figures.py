@@ -8,10 +8,10 @@ from matplotlib.colors import to_hex
 from numpy.testing import assert_array_equal
 
 from regard.plot.canvas import readable
-from regard.plot.head_maps import Heads, draw_head_grid, draw_one_head, draw_term_maps, entropies, sum_error
-from regard.plot.heatmap import NOTHING, pooled, score_shade, weight_shade
+from regard.plot.head_maps import HeadWeights, draw_head_grid, draw_one_head, draw_term_maps, entropies, sum_error
+from regard.plot.heatmap import NOTHING, pooled, score_scale, weight_scale
 from regard.plot.style import COLOURS
-from regard.plot.words import FAINTEST, draw_alignment, draw_head_lines, draw_looked_at
+from regard.plot.words import FAINTEST, draw_alignment, draw_head_lines, draw_word_attention
 from tests.plot.figures import SRC, TGT, numbers, weights, words
 from tests.plot.seen import words_in
 
@@ -33,7 +33,10 @@ def places(patches, box):
 
 
 def test_a_grid_draws_each_head_of_each_kind_in_its_row_and_column():
-    kinds = [Heads("cross", weights(2, 3, 5, 4), TGT, SRC), Heads("encoder", weights(1, 2, 4, 4, seed=1), SRC, SRC)]
+    kinds = [
+        HeadWeights("cross", weights(2, 3, 5, 4), TGT, SRC),
+        HeadWeights("encoder", weights(1, 2, 4, 4, seed=1), SRC, SRC),
+    ]
     figure = draw_head_grid(kinds)
     maps = images(figure)
     assert len(maps) == 8
@@ -46,14 +49,17 @@ def test_a_grid_draws_each_head_of_each_kind_in_its_row_and_column():
 
 
 def test_all_maps_of_a_grid_share_one_scale_from_0_to_the_largest():
-    kinds = [Heads("a", weights(1, 1, 4, 4) / 2, SRC, SRC), Heads("b", weights(1, 2, 4, 4, seed=1), SRC, SRC)]
+    kinds = [
+        HeadWeights("a", weights(1, 1, 4, 4) / 2, SRC, SRC),
+        HeadWeights("b", weights(1, 2, 4, 4, seed=1), SRC, SRC),
+    ]
     maps = images(draw_head_grid(kinds))
     assert len({id(image.norm) for image in maps}) == 1
     assert (maps[0].norm.vmin, maps[0].norm.vmax) == (0.0, max(kind.weights.max() for kind in kinds))
 
 
 def test_words_that_do_not_fit_are_left_out_of_a_grid():
-    large = draw_head_grid([Heads("a", weights(1, 16, 60, 60), words(60), words(60))])
+    large = draw_head_grid([HeadWeights("a", weights(1, 16, 60, 60), words(60), words(60))])
     assert not set(map(readable, words(60))) & set(words_in(large))
     assert "60 queries × 60 keys; a dot: the largest of 2 × 2 cells" in words_in(large)
 
@@ -80,8 +86,8 @@ def test_one_head_draws_its_weights_with_words_and_numbers():
 
 
 def test_numbers_are_white_on_dark_shades_and_black_on_light_ones():
-    assert weight_shade(np.array([0.0, 0.5])).inks(np.array([[0.0, 0.1], [np.nan, 0.5]])) == [*["black"] * 3, "white"]
-    assert score_shade(np.array([0.5])).inks(np.array([[-0.5, 0.0, 0.5]])) == ["white", "black", "white"]
+    assert weight_scale(np.array([0.0, 0.5])).inks(np.array([[0.0, 0.1], [np.nan, 0.5]])) == [*["black"] * 3, "white"]
+    assert score_scale(np.array([0.5])).inks(np.array([[-0.5, 0.0, 0.5]])) == ["white", "black", "white"]
 
 
 def test_numbers_and_words_give_way_where_there_is_no_room():
@@ -184,7 +190,7 @@ def test_heads_that_colours_cannot_tell_apart_have_panels_of_their_own():
 
 def test_bars_are_as_high_as_the_shares_and_the_most_looked_at_word_is_named():
     table = weights(5, 4)
-    figure = draw_looked_at(table, SRC, TGT)
+    figure = draw_word_attention(table, SRC, TGT)
     rows = figure.axes[0].collections
     heights = np.array([[-np.ptp(path.vertices[:, 1]) for path in row.get_paths()] for row in rows])
     np.testing.assert_allclose(heights / heights.min(), table / table.max())
@@ -196,12 +202,12 @@ def test_bars_are_as_high_as_the_shares_and_the_most_looked_at_word_is_named():
 
 
 def test_each_word_of_a_long_sentence_is_named():
-    seen = words_in(draw_looked_at(weights(2, 100), words(100), words(2)))
+    seen = words_in(draw_word_attention(weights(2, 100), words(100), words(2)))
     assert all(seen.count(readable(word)) >= words(100).count(word) for word in set(words(100)))
 
 
 def test_a_word_that_looked_at_nothing_names_nothing():
-    seen = words_in(draw_looked_at(np.array([[0.0, 0.0], [0.3, 0.7]]), ["a", "b"], ["x", "y"]))
+    seen = words_in(draw_word_attention(np.array([[0.0, 0.0], [0.3, 0.7]]), ["a", "b"], ["x", "y"]))
     assert "b 70%" in seen and not any(text.endswith(" 0%") for text in seen)
 
 
@@ -213,8 +219,8 @@ ROWS, COLUMNS = "must be as many as the rows, got 4 and 5", "must be as many as 
     ("draw", "message"),
     [
         (lambda: draw_head_grid([]), "one kind of attention or more, got 0"),
-        (lambda: draw_head_grid([Heads("a", W[None, None], SRC, SRC)]), f"queries {ROWS}"),
-        (lambda: draw_head_grid([Heads("a", W[None, None], TGT, TGT)]), f"keys {COLUMNS}"),
+        (lambda: draw_head_grid([HeadWeights("a", W[None, None], SRC, SRC)]), f"queries {ROWS}"),
+        (lambda: draw_head_grid([HeadWeights("a", W[None, None], TGT, TGT)]), f"keys {COLUMNS}"),
         (lambda: draw_one_head(W, SRC, SRC), f"queries {ROWS}"),
         (lambda: draw_one_head(W, TGT, TGT), f"keys {COLUMNS}"),
         (lambda: draw_term_maps(["a"], N, N[0], SRC, SRC), "names must be as many as the terms, got 1 and 2"),
@@ -229,8 +235,8 @@ ROWS, COLUMNS = "must be as many as the rows, got 4 and 5", "must be as many as 
         (lambda: draw_head_lines(W[None], TGT, SRC, ["a", "b"]), "heads must be as many as the matrices, got 2 and 1"),
         (lambda: draw_head_lines(W[None], SRC, SRC, ["a"]), f"queries {ROWS}"),
         (lambda: draw_head_lines(W[None], TGT, TGT, ["a"]), f"keys {COLUMNS}"),
-        (lambda: draw_looked_at(W, SRC, SRC), f"target words {ROWS}"),
-        (lambda: draw_looked_at(W, TGT, TGT), f"source words {COLUMNS}"),
+        (lambda: draw_word_attention(W, SRC, SRC), f"target words {ROWS}"),
+        (lambda: draw_word_attention(W, TGT, TGT), f"source words {COLUMNS}"),
     ],
 )
 def test_sizes_that_do_not_agree_are_refused(draw, message):

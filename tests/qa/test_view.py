@@ -89,9 +89,9 @@ def test_the_trace_is_that_of_the_answer(language):
 def test_shares_are_those_of_the_heads_looked_at_pieces_added_looking_ones_averaged():
     *_, seen = traced()
     between = attention_between(seen, 1, 0)
-    weights = seen.trace.look("encoder", 1).weights(0)
-    q, c = (max(range(len(words)), key=lambda n: len(words[n].places)) for words in (seen.question, seen.context))
-    rows, columns = seen.question[q].places, seen.context[c].places
+    weights = seen.trace.attention_map("encoder", 1).weights(0)
+    q, c = (max(range(len(words)), key=lambda n: len(words[n].indices)) for words in (seen.question, seen.context))
+    rows, columns = seen.question[q].indices, seen.context[c].indices
     assert min(len(rows), len(columns)) > 1, "both are words of several pieces"
     expected = sum(float(weights[i, j]) for i in rows for j in columns) / len(rows)
     assert float(between.to_context[q, c]) == pytest.approx(expected)
@@ -119,4 +119,6 @@ def test_a_trace_can_be_kept(tmp_path):
     *_, seen = traced()
     seen.trace.save(tmp_path / "answer.safetensors")
     again = load_trace(tmp_path / "answer.safetensors")
-    torch.testing.assert_close(again.look("encoder", 1).weights(0), seen.trace.look("encoder", 1).weights(0))
+    torch.testing.assert_close(
+        again.attention_map("encoder", 1).weights(0), seen.trace.attention_map("encoder", 1).weights(0)
+    )

@@ -54,11 +54,11 @@ def test_a_walk_arrives_where_the_layer_does(translator, layer, head):
     stages = {stage.name: np.array(stage.values) for stage in lesson.stages}
     trace = regard.trace(translator, "bad cab")
     assert lesson.error < 1e-5 and lesson.pieces == list(trace.source)
-    assert stages["weights"] == pytest.approx(trace.look("encoder", layer).weights(head).numpy(), abs=1e-5)
-    assert stages["scores"] == pytest.approx(trace.look("encoder", layer).scores(head).numpy(), abs=1e-4)
+    assert stages["weights"] == pytest.approx(trace.attention_map("encoder", layer).weights(head).numpy(), abs=1e-5)
+    assert stages["scores"] == pytest.approx(trace.attention_map("encoder", layer).scores(head).numpy(), abs=1e-4)
     assert stages["attention_sum"] == pytest.approx(stages["input"] + stages["projected"], abs=1e-5)
-    assert lesson.stages[2].norms == pytest.approx(trace.flows[2 * layer].before.tolist(), rel=1e-4)
-    assert lesson.stages[-1].norms == pytest.approx(trace.flows[2 * layer + 1].after.tolist(), rel=1e-4)
+    assert lesson.stages[2].norms == pytest.approx(trace.residual_norms[2 * layer].before.tolist(), rel=1e-4)
+    assert lesson.stages[-1].norms == pytest.approx(trace.residual_norms[2 * layer + 1].after.tolist(), rel=1e-4)
     assert lesson.stages[0].columns == [0, 1, 2, 3, 4] and lesson.stages[0].width == lesson.d_model == 22
     if layer == 0:
         assert stages["input"] == pytest.approx(stages["token"] + stages["position"], abs=1e-5)

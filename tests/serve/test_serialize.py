@@ -24,9 +24,9 @@ from regard.serve.serialize import (
     round_tensor,
     to_json,
 )
-from regard.trace.attention import GivenLook
-from regard.trace.external import make_given
-from regard.trace.summary import Choice
+from regard.trace.attention import GivenAttention
+from regard.trace.external import trace_from_attention
+from regard.trace.summary import HeadChoice
 from tests.readers import WINDOWS, questions, small_reader
 from tests.serve.server import client_of
 from tests.trace.makers import make_model, make_translator, one_trace
@@ -95,7 +95,7 @@ def test_unpacked_weights_are_the_true_ones_but_for_rounding(trace):
     assert [kind.kind for kind in view.kinds] == ["encoder", "decoder", "cross"]
     for kind in view.kinds:
         for layer, found in enumerate(unpack(kind)):
-            true = trace.look(kind.kind, layer).weights().numpy()
+            true = trace.attention_map(kind.kind, layer).weights().numpy()
             assert (np.abs(found - true) <= np.sqrt(true) / 255 + 1 / 255**2).all()
             assert (found[true == 0] == 0).all()
 
@@ -122,21 +122,21 @@ def test_a_view_agrees_with_its_trace(trace):
         [node.total for node in trace.tree.nodes], rel=1e-6
     )
     assert view.tree.leaves[0].node == view.leaf and view.tree.leaves[0].text == trace.output
-    assert view.flows[0].after == pytest.approx(trace.flows[0].after.tolist(), rel=1e-6)
+    assert view.flows[0].after == pytest.approx(trace.residual_norms[0].after.tolist(), rel=1e-6)
     assert view.checks.weights is not None and view.checks.weights < 1e-6
 
 
 def test_entropy_is_a_share_of_the_largest(trace):
     for kind in make_view(trace).kinds:
         assert all(0 <= share <= 1 for layer in kind.entropy for share in layer)
-    even = GivenLook("encoder", 0, torch.full((1, 4, 4), 0.25))
-    (kind,) = make_view(make_given((even,), list("abcd"), [])).kinds
+    even = GivenAttention("encoder", 0, torch.full((1, 4, 4), 0.25))
+    (kind,) = make_view(trace_from_attention((even,), list("abcd"), [])).kinds
     assert kind.entropy == [[1.0]]
 
 
 def test_a_layer_with_fewer_heads_is_filled_up():
-    looks = tuple(GivenLook("encoder", i, torch.full((heads, 2, 2), 0.5)) for i, heads in enumerate((3, 1)))
-    (kind,) = make_view(make_given(looks, ["a", "b"], [])).kinds
+    looks = tuple(GivenAttention("encoder", i, torch.full((heads, 2, 2), 0.5)) for i, heads in enumerate((3, 1)))
+    (kind,) = make_view(trace_from_attention(looks, ["a", "b"], [])).kinds
     assert (kind.n_layers, kind.n_heads) == (2, 3) and kind.entropy[1] == [1.0, None, None]
     assert unpack(kind)[1, 1:].sum() == 0
 
@@ -147,7 +147,7 @@ def test_a_view_is_json_that_a_browser_reads(trace):
 
     response = json.loads(to_json(make_view(trace)), parse_constant=refuse)
     assert response["kinds"][0]["n_layers"] == 2
-    unknown = make_given((GivenLook("cross", 0, torch.ones(1, 2, 1)),), ["x"], ["<s>", "y"])
+    unknown = trace_from_attention((GivenAttention("cross", 0, torch.ones(1, 2, 1)),), ["x"], ["<s>", "y"])
     response = json.loads(to_json(make_view(unknown)), parse_constant=refuse)
     assert response["steps"][0]["log_prob"] is None and response["checks"]["weights"] is None
 
@@ -157,16 +157,16 @@ def test_300_tokens_and_144_heads_stay_below_15_megabytes():
     torch.manual_seed(3)
     pieces, shape = [f"▁w{i}" for i in range(300)], (8, 300, 300)
     looks = [
-        GivenLook(kind, layer, (3 * torch.randn(shape)).softmax(-1))
+        GivenAttention(kind, layer, (3 * torch.randn(shape)).softmax(-1))
         for kind in ("encoder", "decoder", "cross")
         for layer in range(6)
     ]
-    assert len(to_json(make_view(make_given(tuple(looks), pieces, pieces)))) < 15e6
+    assert len(to_json(make_view(trace_from_attention(tuple(looks), pieces, pieces)))) < 15e6
 
 
 def test_a_head_has_its_exact_numbers(trace):
     for kind, layer in (("encoder", 0), ("encoder", 1), ("decoder", 0), ("cross", 0)):
-        look, head = trace.look(kind, layer), make_head(trace, kind, layer, 1)
+        look, head = trace.attention_map(kind, layer), make_head(trace, kind, layer, 1)
         assert np.array(head.weights) == pytest.approx(look.weights(1).numpy(), rel=1e-6)
         assert np.array(head.scores) == pytest.approx(look.scores(1).numpy(), rel=1e-6)
         total = np.sum([term.values for term in head.terms], axis=0)
@@ -176,7 +176,9 @@ def test_a_head_has_its_exact_numbers(trace):
 
 
 def test_a_head_of_given_weights_has_weights_alone():
-    head = make_head(make_given((GivenLook("encoder", 0, torch.eye(2)[None]),), ["a", "b"], []), "encoder", 0, 0)
+    head = make_head(
+        trace_from_attention((GivenAttention("encoder", 0, torch.eye(2)[None]),), ["a", "b"], []), "encoder", 0, 0
+    )
     assert head.weights == [[1, 0], [0, 1]] and head.scores is None and head.terms == [] and head.error is None
 
 
@@ -188,9 +190,9 @@ def test_a_head_that_is_not_there_is_named(trace):
 
 
 def test_another_hypothesis_has_its_own_view(trace):
-    other = next(leaf.node for leaf in make_view(trace).tree.leaves if leaf.node != trace.leaf)
-    view = make_view(trace.of(other))
-    assert view.leaf == other and view.tree.best == trace.leaf
+    other = next(leaf.node for leaf in make_view(trace).tree.leaves if leaf.node != trace.end_node)
+    view = make_view(trace.at(other))
+    assert view.leaf == other and view.tree.best == trace.end_node
     assert view.target.pieces == [node.piece for node in trace.tree.path(other)]
 
 
@@ -213,5 +215,5 @@ def test_pieces_are_joined():
 
 def test_the_heads_that_align_best_are_named_if_known(trace):
     assert make_view(trace).aligning is None
-    aligning_heads = make_view(trace, aligning=Choice(1, None, "read")).aligning
+    aligning_heads = make_view(trace, aligning=HeadChoice(1, None, "read")).aligning
     assert aligning_heads == Aligning(1, None, "read")

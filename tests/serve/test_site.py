@@ -90,7 +90,7 @@ def test_a_saved_page_holds_the_view_and_its_heads(trace, built, tmp_path, monke
     response = data_of(page)
     assert page.startswith("<!doctype html>") and page.endswith("<p>after</p>")
     assert response["views"][0]["output"] == trace.output and response["views"][0]["id"] is None
-    assert len(response["heads"]) == sum(look.n_heads for look in trace.looks)
+    assert len(response["heads"]) == sum(look.n_heads for look in trace.attention)
 
 
 def test_no_text_can_break_out_of_the_data(trace, monkeypatch, built):

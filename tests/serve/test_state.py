@@ -34,8 +34,8 @@ def test_large_runs_evict_others_but_not_themselves(run):
 
 def test_another_path_is_replayed_once(run):
     best = run.traces[0]
-    other = next(leaf.number for leaf in best.tree.leaves() if leaf.number != best.leaf)
-    assert run.trace() is best and run.trace(0, best.leaf) is best
+    other = next(leaf.number for leaf in best.tree.leaves() if leaf.number != best.end_node)
+    assert run.trace() is best and run.trace(0, best.end_node) is best
     assert run.trace(0, other) is run.trace(0, other)
     for leaf in best.tree.leaves()[:8]:
         run.trace(0, leaf.number)

@@ -18,7 +18,7 @@ from regard.study.pruning import (
     run_pruning,
 )
 from regard.study.stats import Spread
-from regard.trace.head_ablation import judge
+from regard.trace.head_ablation import measure_quality
 from tests.study.models import make_pairs, translator_with
 from tests.trace.makers import make_model, make_translator
 from tests.trace.planted import learned_once
@@ -48,7 +48,7 @@ def test_quality_without_heads_is_that_of_a_model_without_them():
         kind, layer, head = name.split(":")
         removed = without(removed, kind, int(layer), int(head))
     found = pruner.quality(["encoder:1:0", "cross:0:1", "decoder:0:0"])
-    expected = judge(removed, pruner.batches, translator, PAIRS)
+    expected = measure_quality(removed, pruner.batches, translator, PAIRS)
     assert found.loss == pytest.approx(expected.loss) and found.bleu == pytest.approx(expected.bleu)
     assert same(pruner.model, model)
 

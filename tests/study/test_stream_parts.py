@@ -6,7 +6,7 @@ from torch.testing import assert_close
 
 from regard.study.mean_split import HeadSplit, Job, Side, carry, jobs, pair_terms, project, run_mean_split
 from regard.study.stream_parts import PARTS, measure, split_means
-from regard.trace.head_ablation import own_copy
+from regard.trace.head_ablation import plain_copy
 from regard.trace.residual import Tokens, record_streams
 from tests.parts import noise
 from tests.study.models import make_pairs, translator_with
@@ -113,7 +113,7 @@ def test_scores_are_those_of_the_layer_itself():
     """An independent way: the norm and the projections of the model, sentence by sentence."""
     model = make_model(norm_place="before", n_encoder_layers=2)
     streams = record_streams(model, [[5, 6, 7, 8], [9, 5]] * 4, [[8, 9, 10], [5]] * 4)
-    job = list(jobs(own_copy(model), streams))[1]
+    job = list(jobs(plain_copy(model), streams))[1]
     q, k = (project(side, job.heads, linear) for side, linear in ((job.q, job.heads.w_q), (job.k, job.heads.w_k)))
     rows = (job.q_sentences == 2).nonzero()[:, 0]
     terms = pair_terms(job.heads.attention, q.of(rows), k.of(rows))

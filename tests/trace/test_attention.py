@@ -9,7 +9,7 @@ import torch
 from regard.attention import ATTENTION, Attention, ScaledDot
 from regard.batch import make_batch
 from regard.trace import attention as recorded
-from regard.trace.attention import GivenLook, RecordedLook
+from regard.trace.attention import GivenAttention, RecordedAttention
 from regard.trace.replay import replay
 from tests.parts import MASKS, H, K, Q, dense, exactly, key_width, make_attention, make_bias, make_inputs, noise
 from tests.trace.makers import MODELS, PAIRS, make_model
@@ -23,7 +23,7 @@ def make_look(name="scaled_dot", mask="everything", bias="no bias"):
     rule, added = _first(MASKS[mask](Q, K)), make_bias(bias)
     added = None if added is None else added[:1]
     out = attention(q, k, v, rule, added).detach()
-    return RecordedLook("cross", 0, attention, q[0], k[0], v[0], rule, None if added is None else added[0], out[0])
+    return RecordedAttention("cross", 0, attention, q[0], k[0], v[0], rule, None if added is None else added[0], out[0])
 
 
 def _first(mask):
@@ -96,8 +96,8 @@ def test_recording_materialises_nothing(monkeypatch):
         patch.setattr(Attention, "weights", forbidden)
         patch.setattr(ScaledDot, "scores", forbidden)
         seen = replay(model, SOURCE, SAID)
-    assert [(look.kind, look.layer) for look in seen.looks] == [("encoder", 0), ("decoder", 0), ("cross", 0)]
-    assert all(look.error() < 1e-12 for look in seen.looks)
+    assert [(look.kind, look.layer) for look in seen.attention] == [("encoder", 0), ("decoder", 0), ("cross", 0)]
+    assert all(look.error() < 1e-12 for look in seen.attention)
 
 
 @pytest.mark.parametrize(("attention", "scheme"), PAIRS, ids=["-".join(parts) for parts in PAIRS])
@@ -114,7 +114,7 @@ def test_on_every_path_weights_times_values_are_the_layer_s_output(attention, sc
         layer.w_o.register_forward_pre_hook(lambda module, args, kind=kind: heard.__setitem__(kind, args[0]))
     with torch.no_grad():
         model(make_batch([SOURCE], [SAID[:-1]]))
-    for look in replay(model, SOURCE, SAID).looks:
+    for look in replay(model, SOURCE, SAID).attention:
         torch.testing.assert_close(look.output().transpose(0, 1).flatten(1), heard[look.kind][0])
         assert look.error() < 1e-12
         assert (look.extra is not None) == (scheme == "shaw with values" and look.kind != "cross")
@@ -126,8 +126,8 @@ def test_on_every_path_weights_times_values_are_the_layer_s_output(attention, sc
 def test_the_gru_s_alignment_is_one_head_over_all_steps(family, scheme, attention):
     model = make_model("recurrent", scheme, attention, n_heads=1, n_decoder_layers=2)
     seen = replay(model, SOURCE, SAID)
-    (look,) = seen.looks
-    assert (look.kind, look.sizes, seen.flows) == ("cross", (1, len(SAID), len(SOURCE) + 1), ())
+    (look,) = seen.attention
+    assert (look.kind, look.sizes, seen.residual_norms) == ("cross", (1, len(SAID), len(SOURCE) + 1), ())
     assert look.error() < 1e-12
     torch.testing.assert_close(look.weights().sum(-1), torch.ones(1, len(SAID), dtype=torch.float64))
 
@@ -135,7 +135,7 @@ def test_the_gru_s_alignment_is_one_head_over_all_steps(family, scheme, attentio
 def test_the_stream_is_measured_around_each_sub_layer():
     for place in ("before", "after"):
         model = make_model(norm_place=place, n_encoder_layers=2)
-        flows = replay(model, SOURCE, SAID).flows
+        flows = replay(model, SOURCE, SAID).residual_norms
         assert [(flow.stack, flow.layer, flow.sublayer) for flow in flows] == [
             *(("encoder", n, name) for n in range(2) for name in ("attention", "feed_forward")),
             *(("decoder", 0, name) for name in ("attention", "cross_attention", "feed_forward")),
@@ -154,13 +154,13 @@ def test_the_stream_is_measured_around_each_sub_layer():
 
 def test_entropy_is_0_for_one_key_and_log_n_for_all_alike():
     given = torch.stack([torch.eye(4), torch.full((4, 4), 0.25)])
-    entropy = GivenLook("encoder", 0, given).entropy()
+    entropy = GivenAttention("encoder", 0, given).entropy()
     torch.testing.assert_close(entropy, torch.tensor([[0.0] * 4, [torch.tensor(4.0).log()] * 4]))
-    assert not GivenLook("encoder", 0, torch.zeros(1, 2, 3)).entropy().any()
+    assert not GivenAttention("encoder", 0, torch.zeros(1, 2, 3)).entropy().any()
 
 
 def test_given_weights_know_nothing_else():
-    look = GivenLook("decoder", 3, noise(2, 5, 7, seed=1).softmax(-1))
+    look = GivenAttention("decoder", 3, noise(2, 5, 7, seed=1).softmax(-1))
     exactly(look.weights(1), look.weights()[1])
     assert torch.isnan(torch.tensor(look.error()))
     assert look.allowed(0).all()
@@ -170,9 +170,9 @@ def test_given_weights_know_nothing_else():
 
 
 def test_a_head_that_is_not_there_is_refused():
-    for look in (make_look(), GivenLook("cross", 0, torch.ones(H, Q, K))):
+    for look in (make_look(), GivenAttention("cross", 0, torch.ones(H, Q, K))):
         with pytest.raises(ValueError, match=r"head must lie in 0 … 2 of cross layer 0, got 3"):
             look.weights(3)
         with pytest.raises(ValueError, match="got -1"):
             look.weights(-1)
-    assert repr(make_look()) == f"Look(cross layer 0: {H} heads, {Q} queries, {K} keys)"
+    assert repr(make_look()) == f"AttentionMap(cross layer 0: {H} heads, {Q} queries, {K} keys)"

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 from regard.batch import make_batch
 from regard.model.norm import NORM
-from regard.trace.replay import replay, turning
+from regard.trace.replay import replay, rotation_frequencies
 from tests.parts import exactly, make_position
 from tests.trace.makers import SCHEMES, make_model
 
@@ -18,7 +18,7 @@ BIASED = [name for name, part in SCHEMES.items() if part.name in {"difference", 
 
 
 def seen(model, source=SOURCE, said=SAID):
-    return {(look.kind, look.layer): look for look in replay(model, source, said).looks}
+    return {(look.kind, look.layer): look for look in replay(model, source, said).attention}
 
 
 def expected_names(scheme, kind):
@@ -137,8 +137,10 @@ def test_turned_queries_have_a_term_for_each_frequency():
 
 
 def test_frequencies_are_measured_at_the_scheme():
-    torch.testing.assert_close(turning(make_position("rotary"), 6), 10000.0 ** -(torch.arange(3).double() / 3))
-    assert turning(make_position("none"), 6) is None
+    torch.testing.assert_close(
+        rotation_frequencies(make_position("rotary"), 6), 10000.0 ** -(torch.arange(3).double() / 3)
+    )
+    assert rotation_frequencies(make_position("none"), 6) is None
 
 
 def test_another_norm_has_no_split():

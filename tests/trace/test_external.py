@@ -50,7 +50,7 @@ def test_an_encoder_decoder(tokenizer):
     before = model.config._attn_implementation
     trace = trace_hf(model, tokenizer, TEXT, max_new_tokens=5)
     assert model.training and model.config._attn_implementation == before != "eager"
-    assert [(look.kind, look.layer, look.n_heads) for look in trace.looks] == [
+    assert [(look.kind, look.layer, look.n_heads) for look in trace.attention] == [
         ("encoder", 0, 2), ("encoder", 1, 2), ("decoder", 0, 4), ("cross", 0, 4),
     ]  # fmt: skip
     assert trace.source == (*TEXT.split(), "</s>")
@@ -84,7 +84,7 @@ def test_a_decoder(tokenizer):
     trace = trace_hf(model, tokenizer, TEXT, output="e f")
     assert trace.read == (*TEXT.split(), "</s>", "e", "f")
     assert trace.target[:-1] == trace.read[1:] and trace.target[-1] == trace.steps[-1].alternatives[0].piece
-    assert [look.kind for look in trace.looks] == ["decoder"] * 2 and trace.source == ()
+    assert [look.kind for look in trace.attention] == ["decoder"] * 2 and trace.source == ()
     assert not trace.decoder[0].weights().triu(1).any()
     assert 5 < len(trace_hf(model, tokenizer, TEXT, max_new_tokens=3).read) <= 5 + 3
     assert trace_hf(model, tokenizer, TEXT, output="").read == (*TEXT.split(), "</s>")
@@ -95,7 +95,7 @@ def test_an_encoder(tokenizer):
     sizes = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 8}
     model = BertModel(BertConfig(vocab_size=V, max_position_embeddings=32, **sizes)).eval()
     trace = trace_hf(model, tokenizer, TEXT)
-    assert [look.kind for look in trace.looks] == ["encoder"] * 2
+    assert [look.kind for look in trace.attention] == ["encoder"] * 2
     assert trace.source == (*TEXT.split(), "</s>") and trace.read == trace.steps == ()
     torch.testing.assert_close(trace.encoder[1].weights().sum(-1), torch.ones(2, 5))
     assert "2 encoder layers" in repr(trace)
@@ -145,7 +145,7 @@ def test_weights_are_those_that_the_module_itself_can_give(option, mask):
         module(*inputs, **MASKS[mask], need_weights=False)
     _, expected = module(*inputs, **MASKS[mask], average_attn_weights=False)
     for sequence in range(B):
-        (look,) = seen.looks(sequence)
+        (look,) = seen.attention(sequence)
         torch.testing.assert_close(look.weights(), expected[sequence])
         assert look.error() < 1e-5
         assert look.kind == "cross" and look.sizes == tuple(expected.shape[1:])
@@ -156,10 +156,10 @@ def test_a_call_without_a_batch_is_a_batch_of_one():
     module, x = make_module(), torch.randn(Q, D)
     with watch(module) as seen:
         module(x, x, x)
-    (look,) = seen.looks()
+    (look,) = seen.attention()
     assert look.kind == "encoder" and look.error() < 1e-5
     with pytest.raises(ValueError, match=r"sequence must lie in 0 … 0, got 1"):
-        seen.looks(1)
+        seen.attention(1)
 
 
 class Mine(nn.Module):
@@ -189,7 +189,7 @@ def test_a_user_s_module_becomes_a_trace_past_the_fused_layers():
         *(f"model.decoder.layers.0.{name}" for name in ("self_attn", "multihead_attn")),
     ]
     trace = seen.trace(list("abcde"), list("xyz"))
-    assert [(look.kind, look.layer) for look in trace.looks] == [
+    assert [(look.kind, look.layer) for look in trace.attention] == [
         ("encoder", 0), ("encoder", 1), ("decoder", 0), ("cross", 0),
     ]  # fmt: skip
     assert trace.check().weights < 1e-5 and trace.check().log_prob != trace.check().log_prob
@@ -217,6 +217,6 @@ def test_a_query_that_may_look_at_nothing_has_zeros():
     nobody[1] = True
     with watch(module) as seen:
         module(x, x, x, attn_mask=nobody)
-    weights = seen.looks()[0].weights()
+    weights = seen.attention()[0].weights()
     assert not weights[:, 1].any()
     torch.testing.assert_close(weights[:, 0].sum(-1), torch.ones(H))

@@ -10,8 +10,8 @@ from safetensors.torch import load_file, save_file
 import regard
 from regard.attention import ATTENTION, ScaledDot
 from regard.trace import file
-from regard.trace.attention import GivenLook
-from regard.trace.external import make_given, watch
+from regard.trace.attention import GivenAttention
+from regard.trace.external import trace_from_attention, watch
 from tests.trace.makers import METHODS, make_model, one_trace
 
 CASES = [("scaled_dot", scheme) for scheme in ("sinusoidal", "learned beside", "rotary", "t5", "shaw with values")]
@@ -20,16 +20,16 @@ CASES += [(attention, "none") for attention in ATTENTION if attention != "scaled
 
 def assert_same(one, other):
     """Asserts that two traces show the same, to the bit."""
-    for name in ("text", "output", "src_lang", "tgt_lang", "settings", "source", "read", "steps", "leaf"):
+    for name in ("text", "output", "src_lang", "tgt_lang", "settings", "source", "read", "steps", "end_node"):
         assert getattr(one, name) == getattr(other, name)
     assert one.tree.nodes == other.tree.nodes and one.tree.best == other.tree.best
     assert one.check() == other.check()
-    for a, b in zip(one.looks, other.looks, strict=True):
+    for a, b in zip(one.attention, other.attention, strict=True):
         assert (a.kind, a.layer, a.sizes) == (b.kind, b.layer, b.sizes)
         for ask in ("weights", "scores", "output"):
             assert torch.equal(getattr(a, ask)(), getattr(b, ask)())
         assert a.terms().names == b.terms().names and torch.equal(a.terms().terms, b.terms().terms)
-    for a, b in zip(one.flows, other.flows, strict=True):
+    for a, b in zip(one.residual_norms, other.residual_norms, strict=True):
         assert (a.stack, a.layer, a.sublayer) == (b.stack, b.layer, b.sublayer)
         assert torch.equal(torch.stack([a.before, a.update, a.after]), torch.stack([b.before, b.update, b.after]))
 
@@ -50,9 +50,9 @@ def test_beams_samples_and_the_gru_come_back_too(tmp_path):
         trace.save(path)
         found = regard.load_trace(path)
         assert_same(trace, found)
-        other = next(node for node in trace.tree.leaves() if node.number != trace.leaf)
-        with pytest.raises(ValueError, match=rf"holds one path, to node {trace.leaf}, got {other.number}"):
-            found.of(other.number)
+        other = next(node for node in trace.tree.leaves() if node.number != trace.end_node)
+        with pytest.raises(ValueError, match=rf"holds one path, to node {trace.end_node}, got {other.number}"):
+            found.at(other.number)
 
 
 def test_other_people_s_looks_come_back(tmp_path):
@@ -63,9 +63,9 @@ def test_other_people_s_looks_come_back(tmp_path):
         module(x, x, x, attn_mask=torch.triu(torch.ones(4, 4, dtype=torch.bool), 1))
     trace = seen.trace(list("abcd"))
     trace.save(tmp_path / "x")
-    (look,), (found,) = trace.looks, regard.load_trace(tmp_path / "x").looks
+    (look,), (found,) = trace.attention, regard.load_trace(tmp_path / "x").attention
     assert torch.equal(look.weights(), found.weights()) and look.error() == found.error() < 1e-6
-    given = make_given((GivenLook("encoder", 0, torch.eye(2)[None]),), ["a", "b"], [])
+    given = trace_from_attention((GivenAttention("encoder", 0, torch.eye(2)[None]),), ["a", "b"], [])
     given.save(tmp_path / "x")
     assert torch.equal(regard.load_trace(tmp_path / "x").encoder[0].weights(0), torch.eye(2))
 
@@ -130,6 +130,6 @@ def test_an_attention_that_nobody_could_make_again_is_refused(saved):
         pass
 
     trace = regard.load_trace(saved)
-    strange = replace(trace, looks=(replace(trace.looks[0], attention=Mine()),))
+    strange = replace(trace, attention=(replace(trace.attention[0], attention=Mine()),))
     with pytest.raises(ValueError, match="must stand in the table ATTENTION to be saved in a trace, got Mine: add it"):
         strange.save(saved)

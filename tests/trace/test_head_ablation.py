@@ -8,7 +8,7 @@ import torch
 from regard.batch import make_batch
 from regard.model.multihead import merge_heads
 from regard.search.scoring import token_costs
-from regard.trace.head_ablation import find_places, own_copy, switched_off
+from regard.trace.head_ablation import find_heads, plain_copy, zero_head
 from tests.trace.makers import MODELS, make_model
 
 BATCH = make_batch([[5, 6, 7, 8], [7, 5]], [[8, 9, 10], [5]])
@@ -37,11 +37,11 @@ def same(one, other):
 @pytest.mark.parametrize(("family", "scheme"), MODELS)
 def test_switching_off_is_removing_from_the_weights(family, scheme):
     model = make_model(family, scheme)
-    own, whole = own_copy(model), token_costs(model, BATCH)
-    for place in find_places(own):
+    own, whole = plain_copy(model), token_costs(model, BATCH)
+    for place in find_heads(own):
         for head in range(place.n_heads):
             removed = without(model, place.kind, place.layer, head)
-            with switched_off(place.read_by[head]):
+            with zero_head(place.read_by[head]):
                 assert same(own, removed) and not same(own, model)
                 off = token_costs(own, BATCH)
             assert same(own, model)
@@ -52,8 +52,8 @@ def test_switching_off_is_removing_from_the_weights(family, scheme):
 @pytest.mark.parametrize("scheme", ["sinusoidal", "shaw with values"])
 def test_it_is_as_if_the_head_had_mixed_zeros(scheme):
     model = make_model(scheme=scheme)
-    own = own_copy(model)
-    (place,) = (place for place in find_places(own) if place.kind == "cross")
+    own = plain_copy(model)
+    (place,) = (place for place in find_heads(own) if place.kind == "cross")
     heads, seen = model.decoder.layers[0].cross_attention, []
 
     def zeroed(module, args):
@@ -63,16 +63,16 @@ def test_it_is_as_if_the_head_had_mixed_zeros(scheme):
         return (merge_heads(mixed),)
 
     heads.w_o.register_forward_pre_hook(zeroed)
-    with switched_off(place.read_by[1]):
+    with zero_head(place.read_by[1]):
         torch.testing.assert_close(token_costs(own, BATCH), token_costs(model, BATCH))
     assert len(seen) == 1
 
 
 def test_a_head_is_on_again_after_an_error():
-    own = own_copy(make_model())
+    own = plain_copy(make_model())
     before = deepcopy(own)
-    for place in find_places(own):
-        with pytest.raises(RuntimeError, match="in between"), switched_off(place.read_by[0]):
+    for place in find_heads(own):
+        with pytest.raises(RuntimeError, match="in between"), zero_head(place.read_by[0]):
             assert not place.read_by[0][0].any()
             raise RuntimeError("in between")
     assert same(own, before)

@@ -18,13 +18,13 @@ from regard.score import score
 from regard.trace.attention import mean_relative_entropy
 from regard.trace.head_report import (
     ORDERS,
-    Habits,
-    habit_sums,
-    habits,
+    HeadStats,
+    attention_contexts,
     is_punctuation,
-    punctuation_of,
+    mean_stats,
+    punctuation_ids,
     report_heads,
-    sights,
+    stat_sums,
 )
 from regard.trace.replay import replay
 from tests.pipeline.test_translator import TOKENIZER
@@ -35,13 +35,13 @@ from tests.trace.test_head_ablation import without
 COMMA = 7
 BATCH = make_batch([[5, COMMA, 6], [5]], [[COMMA, 5], [6, 5, COMMA]])
 PUNCTUATION = (torch.arange(12) == COMMA, torch.arange(12) == COMMA)
-SIGHTS = sights(BATCH, PUNCTUATION)
+SIGHTS = attention_contexts(BATCH, PUNCTUATION)
 
 
 def habits_of(kind, *planted):
     """Gives the habits of heads whose weights are planted for each sentence of a batch."""
     weights = torch.stack([torch.stack(each) for each in planted], dim=1)  # (B, H, Q, K)
-    return [habits(kind, each) for each in habit_sums(weights, SIGHTS[kind]).T.tolist()]
+    return [mean_stats(kind, each) for each in stat_sums(weights, SIGHTS[kind]).T.tolist()]
 
 
 def shifted(step):
@@ -59,7 +59,7 @@ def test_who_looks_at_what():
     encoder, decoder, cross = (SIGHTS[kind] for kind in ("encoder", "decoder", "cross"))
     assert BATCH.src.ids.tolist() == [[5, COMMA, 6, EOS], [5, EOS, PAD, PAD]]
     assert BATCH.tgt.inputs.tolist() == [[BOS, COMMA, 5, PAD], [BOS, 6, 5, COMMA]]
-    assert encoder.real.sum(1).tolist() == [4, 2] and decoder.real.sum(1).tolist() == [3, 4]
+    assert encoder.query_mask.sum(1).tolist() == [4, 2] and decoder.query_mask.sum(1).tolist() == [3, 4]
     assert encoder.end.nonzero().tolist() == cross.end.nonzero().tolist() == [[0, 3], [1, 1]]
     assert not decoder.end.any()
     assert encoder.punctuation.nonzero().tolist() == [[0, 1]]
@@ -116,7 +116,7 @@ def test_all_else_is_not(piece):
 
 
 def test_punctuation_of_a_vocabulary():
-    flags = punctuation_of(TOKENIZER, "src")
+    flags = punctuation_ids(TOKENIZER, "src")
     pieces = TOKENIZER.pieces(range(len(flags)), "src")
     assert {piece for piece, flag in zip(pieces, flags.tolist(), strict=True) if flag} == {*".,!?。，！"}
 
@@ -158,7 +158,7 @@ def test_losses_are_those_of_models_without_the_head(family):
 def test_habits_are_those_of_single_looks():
     translator = make_translator(make_model(n_decoder_layers=2))
     src, tgt = translator.tokenizer.encode("abc", "src"), translator.tokenizer.encode("hello", "tgt")
-    looks = {(look.kind, look.layer): look for look in replay(translator.model, src, [*tgt, EOS]).looks}
+    looks = {(look.kind, look.layer): look for look in replay(translator.model, src, [*tgt, EOS]).attention}
     for head in report_heads(translator, [("abc", "hello")]).heads:
         look = looks[head.kind, head.layer]
         weights = look.weights(head.head)
@@ -209,7 +209,7 @@ def test_the_model_that_runs_is_not_touched():
 
 def test_heads_are_sorted_by_anything_that_is_known():
     report = report_heads(make_translator(make_model(n_encoder_layers=2)), PAIRS)
-    assert {field.name for field in fields(Habits)} <= {*ORDERS}
+    assert {field.name for field in fields(HeadStats)} <= {*ORDERS}
     for by in ORDERS:
         heads = report.ranked(by).heads
         assert sorted(map(str, heads)) == sorted(map(str, report.heads))
@@ -233,7 +233,7 @@ def test_pairs_that_cannot_be_read_are_left_out():
 def test_a_report_is_json():
     report = report_heads(make_translator(make_model()), PAIRS)
     said = json.loads(as_json(report.ranked("entropy")))
-    assert said["heads"][0]["habits"].keys() == {field.name for field in fields(Habits)}
+    assert said["heads"][0]["habits"].keys() == {field.name for field in fields(HeadStats)}
     assert said["whole"] == {"loss": pytest.approx(report.whole.loss), "bleu": None}
 
 

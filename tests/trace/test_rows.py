@@ -9,10 +9,10 @@ import torch
 
 import regard
 from regard.cli import main
-from regard.notebook.display import _shown
+from regard.notebook.display import labelled_weights
 from regard.plot.traces import head_figure
-from regard.serve.serialize import head_of, view_of
-from regard.trace.summary import Choice, look_across
+from regard.serve.serialize import make_head, make_view
+from regard.trace.summary import HeadChoice, cross_word_attention
 from regard.trace.trace import sides
 from tests.plot.seen import words_in
 from tests.serve.test_serialize import unpack
@@ -41,17 +41,17 @@ def strongest(rows, columns, weights):
 
 def test_a_row_is_computed_before_its_token_is_written(trace):
     """A path that ends with token t has the same row t: what follows changes nothing."""
-    steps = trace.tree.path(trace.leaf)
-    prefix = trace.of(steps[2].number)
+    steps = trace.tree.path(trace.end_node)
+    prefix = trace.at(steps[2].number)
     assert prefix.target == trace.target[:3]
     full = trace.cross[LAYER].weights(HEAD)[:3]
     torch.testing.assert_close(prefix.cross[LAYER].weights(HEAD), full, atol=1e-5, rtol=0)
 
 
 def test_the_page_s_json_agrees(trace, written):
-    head = head_of(trace, "cross", LAYER, HEAD)
+    head = make_head(trace, "cross", LAYER, HEAD)
     assert strongest(head.queries, head.keys, head.weights) == written
-    view = view_of(trace)
+    view = make_view(trace)
     cross = next(kind for kind in view.kinds if kind.kind == "cross")
     assert strongest(view.target.pieces, view.source.pieces, unpack(cross)[LAYER, HEAD]) == written
 
@@ -81,7 +81,7 @@ def test_figures_agree(trace, written):
 
 
 def test_notebooks_agree(trace, written, monkeypatch):
-    weights, rows, columns = _shown(trace.cross[LAYER].weights(), trace, "cross", "piece")
+    weights, rows, columns = labelled_weights(trace.cross[LAYER].weights(), trace, "cross", "piece")
     assert strongest(rows, columns, weights[HEAD]) == written
     displayed = []
     monkeypatch.setattr("IPython.display.display", displayed.append)
@@ -92,8 +92,8 @@ def test_notebooks_agree(trace, written, monkeypatch):
 
 @pytest.mark.parametrize("at", ["say", "read"])
 def test_words_agree(trace, written, at):
-    seen = look_across(trace, Choice(LAYER, HEAD, at))
-    weights, rows, columns = _shown(trace.cross[LAYER].weights(), trace, "cross", "word")
+    seen = cross_word_attention(trace, HeadChoice(LAYER, HEAD, at))
+    weights, rows, columns = labelled_weights(trace.cross[LAYER].weights(), trace, "cross", "word")
     n = len(seen.output)
     expected = strongest(rows[:n], columns, weights[HEAD][:n])
     assert strongest([word.text for word in seen.output], [word.text for word in seen.source], seen.shares) == expected
@@ -101,7 +101,7 @@ def test_words_agree(trace, written, at):
 
 def test_the_decoder_s_rows_are_named_alike(trace):
     rows, columns = sides(trace, "decoder")
-    head = head_of(trace, "decoder", 0, 0)
+    head = make_head(trace, "decoder", 0, 0)
     hf = trace.to_hf()
     assert rows == trace.target == tuple(head.queries) == tuple(hf.decoder_tokens)
     assert columns == trace.read == tuple(head.keys) == tuple(hf.decoder_inputs)

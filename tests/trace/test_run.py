@@ -128,7 +128,7 @@ def test_every_preset_traced_equals_untraced(of_preset, method):
     check = found[0].trace.check()
     assert check.weights < 1e-5
     assert check.log_prob < 1e-4
-    assert max(look.terms(0).error for look in found[0].trace.looks) < 1e-5
+    assert max(look.terms(0).error for look in found[0].trace.attention) < 1e-5
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -221,7 +221,7 @@ def test_a_trace_names_what_was_read_and_said():
         most = [each.log_prob for each in step.alternatives]
         assert most == sorted(most, reverse=True)
         assert step.alternatives[0].piece == step.piece, "greedy says the likeliest"
-    for look in trace.looks:
+    for look in trace.attention:
         rows, columns = {"encoder": (6, 6), "decoder": (len(trace.read),) * 2, "cross": (len(trace.read), 6)}[look.kind]
         assert look.sizes == (2, rows, columns)
 
@@ -229,7 +229,7 @@ def test_a_trace_names_what_was_read_and_said():
 def test_an_unfinished_path_is_read_as_far_as_it_went():
     trace = one_trace(make_model(), method="beam", beam=2, max_extra=2)
     for node in trace.tree.leaves("open", "dropped"):
-        other = trace.of(node.number)
+        other = trace.at(node.number)
         assert len(other.steps) == node.step + 1
         assert other.check().log_prob < 1e-10
 
@@ -244,16 +244,16 @@ def test_settings_of_one_call_are_kept_in_the_trace():
     chosen = replace(translator.settings, method="sample", n_best=2, seed=3)
     trace = regard.trace(translator, "abc", chosen)
     assert trace.settings == chosen
-    assert isinstance(trace.tree.hypothesis(trace.leaf), Hypothesis)
+    assert isinstance(trace.tree.hypothesis(trace.end_node), Hypothesis)
 
 
 @pytest.mark.parametrize(("family", "attention"), [("transformer", "scaled_dot"), ("recurrent", "additive")])
 def test_a_run_in_bfloat16_is_looked_at_in_float32(family, attention):
     model = make_model(family, attention=attention, dtype=torch.bfloat16, n_heads=2 if family == "transformer" else 1)
     trace = assert_equal(make_translator(model))[0].trace
-    assert {look.q.dtype for look in trace.looks} == {torch.float32}
+    assert {look.q.dtype for look in trace.attention} == {torch.float32}
     assert 0 < trace.check().weights < 0.02, "the layer rounded its output, we do not"
-    assert max(look.terms(0).error for look in trace.looks) < 0.02
+    assert max(look.terms(0).error for look in trace.attention) < 0.02
 
 
 @pytest.mark.gpu
@@ -266,8 +266,8 @@ def test_a_gpu_s_run_is_traced_too(family, attention, dtype, method):
     model = make_model(family, attention=attention, dtype=dtype, d_model=32, n_heads=n_heads).to("cuda")
     for one in assert_equal(make_translator(model, **METHODS[method])):
         for trace in one.traces:
-            assert {(look.q.dtype, look.q.device.type) for look in trace.looks} == {(torch.float32, "cpu")}
+            assert {(look.q.dtype, look.q.device.type) for look in trace.attention} == {(torch.float32, "cpu")}
             check = trace.check()
             assert check.weights < (1e-5 if dtype == torch.float32 else 0.02)
             assert check.log_prob < (1e-3 if dtype == torch.float32 else 0.3)
-            assert {look.kind for look in trace.looks} >= {"cross"}
+            assert {look.kind for look in trace.attention} >= {"cross"}

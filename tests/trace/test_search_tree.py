@@ -12,7 +12,7 @@ from regard.padding import EOS
 from regard.search.hypothesis import ranked
 from regard.trace.replay import RecordingEngine
 from regard.trace.run import make_trace
-from regard.trace.search_tree import FATES, Tree
+from regard.trace.search_tree import FATES, SearchTree
 from tests.search.models import WORDS
 from tests.search.models import make_model as make_tiny
 from tests.trace.makers import METHODS, make_model, make_translator, one_trace
@@ -86,18 +86,18 @@ def test_greedy_is_one_path_and_samples_are_several():
 
 def test_every_leaf_can_be_looked_at_in_its_own_order():
     trace = one_trace(make_model(), **METHODS["beam"])
-    assert trace.of(trace.leaf) is trace
+    assert trace.at(trace.end_node) is trace
     seen = set()
     for node in trace.tree.leaves("ended", "open", "kept"):
-        other = trace.of(node.number)
+        other = trace.at(node.number)
         nodes = trace.tree.path(node.number)
         assert other.target == tuple(each.piece for each in nodes)
-        assert [step.log_prob for step in other.steps] == [each.gain for each in nodes]
+        assert [step.log_prob for step in other.steps] == [each.log_prob for each in nodes]
         assert other.check().log_prob < 1e-10
         assert other.decoder[0].sizes[1] == len(nodes)
         seen.add(other.target)
     assert len(seen) >= 3
-    assert trace.of(trace.tree.best).output == trace.output
+    assert trace.at(trace.tree.best).output == trace.output
 
 
 def test_forced_tokens_stand_alone():
@@ -111,7 +111,7 @@ def small_tree():
     fates = [FATES.index(fate) for fate in ("kept", "kept", "dropped", "ended")]
     parents, tokens, gains = np.array([-1, 0, 1, 1]), np.array([4, 5, 6, EOS]), np.array([-0.5, -1.0, -3.0, -0.25])
     pieces = {4: "a", 5: "b", 6: "c", EOS: "</s>"}
-    return Tree(parents, tokens, gains, np.array(fates, dtype=np.int8), pieces, 3, 1.0)
+    return SearchTree(parents, tokens, gains, np.array(fates, dtype=np.int8), pieces, 3, 1.0)
 
 
 def test_nodes_know_their_steps_and_totals():
@@ -129,7 +129,7 @@ def test_nodes_know_their_steps_and_totals():
 def test_a_hypothesis_whose_continuations_all_gave_way_is_a_leaf():
     tree = small_tree()
     fates = np.array([FATES.index(fate) for fate in ("kept", "kept", "dropped", "dropped")], dtype=np.int8)
-    gave_way = Tree(tree.parents, tree.tokens, tree.gains, fates, tree.pieces, 1, 1.0)
+    gave_way = SearchTree(tree.parents, tree.tokens, tree.log_probs, fates, tree.token_texts, 1, 1.0)
     assert [node.number for node in gave_way.leaves("kept")] == [1]
 
 

@@ -8,7 +8,7 @@ import torch
 import regard
 from regard.plot.traces import FIGURES, head_figure, terms_figure
 from regard.trace.run import trace_generation
-from regard.trace.summary import look_back, summarise
+from regard.trace.summary import self_word_attention, summarise
 from tests.pipeline.writers import make_model, make_writer
 
 METHODS = {
@@ -27,7 +27,7 @@ def test_what_is_traced_is_what_is_written(method, position):
     trace = seen.trace
     assert (trace.text, trace.output, trace.source) == ("ab c", seen.text, ())
     assert trace.read[:5] == ("<s>", "a", "b", "▁", "c") and trace.target[:-1] == trace.read[1:]
-    assert [(look.kind, look.layer, look.n_heads) for look in trace.looks] == [("decoder", 0, 2), ("decoder", 1, 2)]
+    assert [(look.kind, look.layer, look.n_heads) for look in trace.attention] == [("decoder", 0, 2), ("decoder", 1, 2)]
     checks = trace.check()
     assert checks.weights < 1e-9 and checks.log_prob < 1e-9
     for look in trace.decoder:
@@ -35,7 +35,7 @@ def test_what_is_traced_is_what_is_written(method, position):
         torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:2], dtype=weights.dtype))
         assert not weights.triu(1).any(), "nobody sees what comes later"
         torch.testing.assert_close(look.terms().terms.sum(0), look.scores(), rtol=1e-6, atol=1e-6)
-    assert [(flow.stack, flow.layer, flow.sublayer) for flow in trace.flows] == [
+    assert [(flow.stack, flow.layer, flow.sublayer) for flow in trace.residual_norms] == [
         ("decoder", layer, name) for layer in range(2) for name in ("attention", "feed_forward")
     ]
 
@@ -43,13 +43,13 @@ def test_what_is_traced_is_what_is_written(method, position):
 def test_other_paths_of_the_search_can_be_looked_at():
     writer = make_writer(method="beam", beam=3, n_best=3)
     trace = regard.trace(writer, "a")
-    other = trace.of(next(leaf.number for leaf in trace.tree.leaves("ended", "open") if leaf.number != trace.leaf))
+    other = trace.at(next(leaf.number for leaf in trace.tree.leaves("ended", "open") if leaf.number != trace.end_node))
     assert other.text == "a" and other.source == () and other.output != trace.output and other.output.startswith("a")
 
 
 def test_words_look_back_at_what_was_written_before_them():
     trace = regard.trace(make_writer(method="greedy"), "ab cd e")
-    seen = look_back(trace)
+    seen = self_word_attention(trace)
     torch.testing.assert_close(seen.shares.sum(1), torch.ones(len(seen.output), dtype=seen.shares.dtype))
     assert [word.text for word in seen.source][:3] == ["<s>", "ab", "cd"]
     first = torch.stack([look.weights().mean(0) for look in trace.decoder]).mean(0)[:2].mean(0)

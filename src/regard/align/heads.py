@@ -9,24 +9,24 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.align.links import Gold, agree, agree_with_gold, to_source, to_target
-from regard.align.words import Read, Reading
+from regard.align.words import SegmentedPair, TokenizedPair
 from regard.atomic import atomic_file
 from regard.checkpoint import ALIGNMENT, model_folder, read_json, write_json
 from regard.model import Seq2Seq
 from regard.search.scoring import pair_batches, token_costs
-from regard.trace.summary import ALL_HEADS, Choice, named_choices
+from regard.trace.summary import ALL_HEADS, HeadChoice, named_choices
 
-Soft = list[Float[Tensor, "C _ _"]]  # (C, t, s) for each pair: what target joints look at by each choice
+SoftLinks = list[Float[Tensor, "C _ _"]]  # (C, t, s) for each pair: what target groups attend to by each choice
 
 GOLD = "alignment error rate on the gold links"
 REVERSE = "agreement with the reverse model"
-NEED = "agreement with the source words that target words cannot do without"
-# Each model's own direction: it looks from its target to its source, which is turned for the reverse model.
-OWN: tuple[Callable[[Tensor], Tensor], ...] = (to_source, to_target)
+LEAVE_ONE_OUT = "agreement with the source words that target words cannot do without"
+# Each model's own direction: it attends from its target to its source, which is turned for the reverse model.
+DIRECTIONS: tuple[Callable[[Tensor], Tensor], ...] = (to_source, to_target)
 
 
 @dataclass(frozen=True)
-class Rated:
+class HeadRating:
     """Some heads, and how good they are by a measure."""
 
     heads: str
@@ -34,55 +34,62 @@ class Rated:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class RankedHeads:
     """The heads that are asked, what they were chosen by, on how many pairs, and how good all were, best first."""
 
     heads: str
     by: str
     n_pairs: int
-    rated: list[Rated]
+    rated: list[HeadRating]
 
     def value(self, heads: str) -> float | None:
-        """Gives how good some heads were found to be."""
+        """Return how good some heads were found to be."""
         return next((each.value for each in self.rated if each.heads == heads), None)
 
 
 def choose_by_gold(
-    reads: Sequence[Read], softs: Sequence[Soft], choices: Sequence[list[Choice]], gold: Sequence[Gold]
-) -> list[Chosen]:
-    """Chooses for each model the heads whose own links, one for each of its target words, have the fewest errors."""
+    reads: Sequence[SegmentedPair],
+    softs: Sequence[SoftLinks],
+    choices: Sequence[list[HeadChoice]],
+    gold: Sequence[Gold],
+) -> list[RankedHeads]:
+    """Choose for each model the heads whose own links, one for each of its target words, have the fewest errors."""
     found = []
-    for follow, soft, some in zip(OWN, softs, choices, strict=False):
+    for follow, soft, some in zip(DIRECTIONS, softs, choices, strict=False):
         rates = agree_with_gold(reads, [follow(each) for each in soft], gold)
         found.append(_best(some, rates, GOLD, len(reads), lowest=True))
     return found
 
 
-def choose_by_reverse(softs: Sequence[Soft], choices: Sequence[list[Choice]]) -> list[Chosen]:
-    """Chooses the heads of a model and of its reverse whose links agree best; each is rated beside the other's best."""
-    both = agree(*([follow(each) for each in soft] for follow, soft in zip(OWN, softs, strict=True)))
+def choose_by_reverse(softs: Sequence[SoftLinks], choices: Sequence[list[HeadChoice]]) -> list[RankedHeads]:
+    """Choose the heads of a model and of its reverse whose links agree best; each is rated beside the other's best."""
+    both = agree(*([follow(each) for each in soft] for follow, soft in zip(DIRECTIONS, softs, strict=True)))
     one, other = divmod(int(both.argmax()), both.shape[1])
     rates = both[:, other], both[one]
     return [_best(some, each, REVERSE, len(softs[0])) for some, each in zip(choices, rates, strict=True)]
 
 
-def choose_by_need(soft: Soft, choices: list[Choice], needed: Sequence[Float[Tensor, "_ _"]]) -> list[Chosen]:
-    """Chooses the heads of one model alone that look at what each word needs.
+def choose_by_leave_one_out(
+    soft: SoftLinks, choices: list[HeadChoice], needed: Sequence[Float[Tensor, "_ _"]]
+) -> list[RankedHeads]:
+    """Choose the heads of one model alone that attend to what each word cannot do without.
 
     Agreement of rows with columns would not do: it is the same whether a row is what is said or what is read.
     """
     rates = agree([to_source(each) for each in soft], [to_source(each)[None] for each in needed])[:, 0]
-    return [_best(choices, rates, NEED, len(soft))]
+    return [_best(choices, rates, LEAVE_ONE_OUT, len(soft))]
 
 
-def _best(choices: Sequence[Choice], rates: Float[Tensor, " C"], by: str, n_pairs: int, lowest: bool = False) -> Chosen:
+def _best(
+    choices: Sequence[HeadChoice], rates: Float[Tensor, " C"], by: str, n_pairs: int, lowest: bool = False
+) -> RankedHeads:
     order = torch.argsort(rates, descending=not lowest, stable=True).tolist()
-    rated = [Rated(str(choices[place]), float(rates[place])) for place in order]
-    return Chosen(rated[0].heads, by, n_pairs, rated)
+    rated = [HeadRating(str(choices[place]), float(rates[place])) for place in order]
+    return RankedHeads(rated[0].heads, by, n_pairs, rated)
 
 
 @dataclass(frozen=True)
-class Kept:
+class SavedHeads:
     """The name of some heads, and what they were chosen by: a measure, its value, on how many pairs of which text.
 
     `written` names the best of those whose rows are taken when a word is written, which is how a trace shows rows.
@@ -96,33 +103,33 @@ class Kept:
     written: str | None = None
 
 
-def keep_heads(folder: Path, chosen: Chosen, on: str) -> Path:
-    """Writes a choice into a model's folder."""
+def save_heads(folder: Path, chosen: RankedHeads, on: str) -> Path:
+    """Write a choice into a model's folder."""
     path = model_folder(folder) / ALIGNMENT
     written = next((each.heads for each in chosen.rated if each.heads.endswith(":say")), None)
-    kept = Kept(chosen.heads, chosen.by, chosen.value(chosen.heads), chosen.n_pairs, on, written)
+    kept = SavedHeads(chosen.heads, chosen.by, chosen.value(chosen.heads), chosen.n_pairs, on, written)
     with atomic_file(path) as draft:
         write_json(draft, asdict(kept))
     return path
 
 
-def kept_heads(folder: Path) -> str | None:
+def load_heads(folder: Path) -> str | None:
     """Return the name of the heads chosen for a model; None where none were chosen."""
-    return _kept_name(folder, "heads")
+    return _saved_name(folder, "heads")
 
 
-def kept_choice(folder: Path, sizes: tuple[int, int]) -> Choice | None:
+def load_shown_heads(folder: Path, sizes: tuple[int, int]) -> HeadChoice | None:
     """Return the heads that a trace of a model shows: the best aligning ones by the rows that write a word, if known.
 
     None where all heads together are the best, or nothing is known. `sizes` are the numbers of layers and heads.
     """
-    names = (_kept_name(folder, "written"), _kept_name(folder, "heads"))
+    names = (_saved_name(folder, "written"), _saved_name(folder, "heads"))
     choices = [named_choices(name, sizes)[0] for name in names if name is not None]
     best = next((choice for choice in choices if choice.at == "say"), ALL_HEADS)
     return None if best == ALL_HEADS else best
 
 
-def _kept_name(folder: Path, field: str) -> str | None:
+def _saved_name(folder: Path, field: str) -> str | None:
     path = model_folder(folder) / ALIGNMENT
     name = read_json(path).get(field) if path.exists() else None
     if path.exists() and not isinstance(name, str) and (name is not None or field == "heads"):
@@ -130,27 +137,27 @@ def _kept_name(folder: Path, field: str) -> str | None:
     return name
 
 
-def needs(model: Seq2Seq, readings: Sequence[Reading]) -> list[Float[Tensor, "_ _"]]:
-    """Gives for each pair by how much −log p of each target joint rises when a source joint is left out.
+def leave_one_out(model: Seq2Seq, readings: Sequence[TokenizedPair]) -> list[Float[Tensor, "_ _"]]:
+    """Return for each pair by how much −log p of each target group rises when a source group is left out.
 
-    Li et al. 2019, "On the word alignment from neural machine translation". One pass for each source joint: S passes
+    Li et al. 2019, "On the word alignment from neural machine translation". One pass for each source group: S passes
     instead of one, but it needs no attention, and so it can judge it.
     """
-    costs = [torch.zeros(1 + _count(each.src.owners), _count(each.tgt.owners)) for each in readings]
-    variants = [(n, without) for n, each in enumerate(readings) for without in range(-1, _count(each.src.owners))]
-    sources = [_without(readings[n], joint) for n, joint in variants]
+    costs = [torch.zeros(1 + _count(each.src.groups), _count(each.tgt.groups)) for each in readings]
+    variants = [(n, without) for n, each in enumerate(readings) for without in range(-1, _count(each.src.groups))]
+    sources = [_without(readings[n], group) for n, group in variants]
     targets = [readings[n].tgt.ids for n, _ in variants]
     for places, batch in pair_batches(sources, targets):
         for place, row in zip(places, token_costs(model, batch), strict=True):
-            n, joint = variants[place]
-            owners = torch.tensor(readings[n].tgt.owners)
-            costs[n][joint + 1].index_add_(0, owners, row[: len(owners)].to(costs[n].dtype))
+            n, group = variants[place]
+            owners = torch.tensor(readings[n].tgt.groups)
+            costs[n][group + 1].index_add_(0, owners, row[: len(owners)].to(costs[n].dtype))
     return [(each[1:] - each[:1]).T for each in costs]
 
 
-def _without(reading: Reading, joint: int) -> list[int]:
-    """Leaves a joint out; no joint has the number −1."""
-    return [token for token, owner in zip(reading.src.ids, reading.src.owners, strict=True) if owner != joint]
+def _without(reading: TokenizedPair, group: int) -> list[int]:
+    """Leave a group out; no group has the number −1."""
+    return [token for token, owner in zip(reading.src.ids, reading.src.groups, strict=True) if owner != group]
 
 
 def _count(owners: Sequence[int]) -> int:

@@ -8,38 +8,38 @@ import torch
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
-from regard.align.words import Read, Reading
+from regard.align.words import SegmentedPair, TokenizedPair
 from regard.batch import Batch, make_batch
 from regard.model import Seq2Seq
 from regard.padding import length_sorted
-from regard.trace.head_ablation import show_weights
-from regard.trace.summary import ATS, Choice
+from regard.trace.head_ablation import attention_maps
+from regard.trace.summary import ATS, HeadChoice
 
 BATCH_TOKENS = 4096  # of the longer side, with its padding
 
 
 def soft_links(
-    model: Seq2Seq, readings: Sequence[Reading], choices: Sequence[Choice]
+    model: Seq2Seq, readings: Sequence[TokenizedPair], choices: Sequence[HeadChoice]
 ) -> Iterator[tuple[int, Float[Tensor, "C t s"]]]:
-    """Gives for each pair, longest first, how much each target joint looks at each source joint by each choice.
+    """Return for each pair, longest first, how much target groups attend to source groups by each choice.
 
-    Shares of a joint's pieces are added in the source and averaged in the target; the source's end is left out.
+    Shares of a group's pieces are added in the source and averaged in the target; the source's end is left out.
     """
     device = next(model.parameters()).device
     lengths = [max(len(each.src.ids), len(each.tgt.ids)) + 1 for each in readings]
     for places in length_sorted(lengths, BATCH_TOKENS):
         some = [readings[place] for place in places]
         batch = make_batch([each.src.ids for each in some], [each.tgt.ids for each in some]).to(device)
-        merged = _merged(model, batch, some)
-        chosen = torch.stack([_chosen(merged, choice) for choice in choices], dim=1)
+        merged = _group_weights(model, batch, some)
+        chosen = torch.stack([_select(merged, choice) for choice in choices], dim=1)
         for place, reading, shares in zip(places, some, chosen, strict=True):
-            yield place, shares[:, : max(reading.tgt.owners) + 1, : max(reading.src.owners) + 1]
+            yield place, shares[:, : max(reading.tgt.groups) + 1, : max(reading.src.groups) + 1]
 
 
-def _merged(model: Seq2Seq, batch: Batch, some: Sequence[Reading]) -> Float[Tensor, "B L H 2 t s"]:
-    """Gives all heads' weights between joints, for rows as what is said and as what is read."""
-    columns = _sums([each.src.owners for each in some], batch.src.ids.shape[1]).transpose(1, 2)
-    said = _sums([each.tgt.owners for each in some], batch.tgt.inputs.shape[1])
+def _group_weights(model: Seq2Seq, batch: Batch, some: Sequence[TokenizedPair]) -> Float[Tensor, "B L H 2 t s"]:
+    """Return all heads' weights between groups, for rows as what is said and as what is read."""
+    columns = _group_sums([each.src.groups for each in some], batch.src.ids.shape[1]).transpose(1, 2)
+    said = _group_sums([each.tgt.groups for each in some], batch.tgt.inputs.shape[1])
     said = said / said.sum(-1, keepdim=True).clamp(min=1.0)
     rows = torch.stack([said, said.roll(1, dims=-1)], dim=1)  # (B, 2, t, T): a token is read one row below
     rows, columns = rows[:, None].to(batch.tgt.inputs.device), columns[:, None, None].to(batch.tgt.inputs.device)
@@ -48,19 +48,19 @@ def _merged(model: Seq2Seq, batch: Batch, some: Sequence[Reading]) -> Float[Tens
     def see(kind: str, layer: int, weights: Tensor) -> None:
         layers.append((rows @ weights.float()[:, :, None] @ columns).cpu())
 
-    show_weights(model, batch, see, ("cross",))
+    attention_maps(model, batch, see, ("cross",))
     return torch.stack(layers, dim=1)
 
 
-def _sums(owners: Sequence[Sequence[int]], width: int) -> Float[Tensor, "B t T"]:
-    """Gives the matrices that add the pieces of each joint."""
+def _group_sums(owners: Sequence[Sequence[int]], width: int) -> Float[Tensor, "B t T"]:
+    """Return the matrices that add the pieces of each group."""
     sums = torch.zeros(len(owners), max(max(each) for each in owners) + 1, width)
     for matrix, each in zip(sums, owners, strict=True):
         matrix[each, torch.arange(len(each))] = 1.0
     return sums
 
 
-def _chosen(merged: Float[Tensor, "B L H 2 t s"], choice: Choice) -> Float[Tensor, "B t s"]:
+def _select(merged: Float[Tensor, "B L H 2 t s"], choice: HeadChoice) -> Float[Tensor, "B t s"]:
     layers = merged if choice.layer is None else merged[:, choice.layer : choice.layer + 1]
     heads = layers if choice.head is None else layers[:, :, choice.head : choice.head + 1]
     return heads[:, :, :, ATS.index(choice.at)].mean((1, 2))
@@ -92,17 +92,17 @@ class AlignmentScore:
 
 
 def read_gold(lines: Iterable[str], where: str) -> list[Gold]:
-    """Reads a pair on each line in Pharaoh's form: `i-j` is a sure link, `i?j` and `ipj` are possible ones."""
+    """Read a pair on each line in Pharaoh's form: `i-j` is a sure link, `i?j` and `ipj` are possible ones."""
     return [_gold(line, f"{where}, line {number}") for number, line in enumerate(lines, start=1)]
 
 
 def as_pharaoh(links: Iterable[Link]) -> str:
-    """Writes links as `i-j`, in the order of the source."""
+    """Write links as `i-j`, in the order of the source."""
     return " ".join(f"{i}-{j}" for i, j in sorted(links))
 
 
 def check_gold(gold: Gold, n_src: int, n_tgt: int, where: str) -> None:
-    """Raises ValueError where a link names a word that is not there."""
+    """Raise ValueError where a link names a word that is not there."""
     for i, j in sorted(gold.possible):
         if i >= n_src or j >= n_tgt:
             raise ValueError(
@@ -112,7 +112,7 @@ def check_gold(gold: Gold, n_src: int, n_tgt: int, where: str) -> None:
 
 
 def score_alignment(found: Sequence[Set[Link]], gold: Sequence[Gold]) -> AlignmentScore:
-    """Gives `1 − (|A ∩ S| + |A ∩ P|) / (|A| + |S|)` over all pairs (Och and Ney 2003).
+    """Return `1 − (|A ∩ S| + |A ∩ P|) / (|A| + |S|)` over all pairs (Och and Ney 2003).
 
     A is what was found, S are the sure links, P the possible ones. Of no links none is wrong.
     """
@@ -127,7 +127,7 @@ def score_alignment(found: Sequence[Set[Link]], gold: Sequence[Gold]) -> Alignme
 
 
 def error_rate(in_sure: int, in_possible: int, n_links: int, n_sure: int) -> float:
-    """Gives the alignment error rate of some counts."""
+    """Return the alignment error rate of some counts."""
     return 1.0 - _share(in_sure + in_possible, n_links + n_sure)
 
 
@@ -149,18 +149,18 @@ def _gold(line: str, where: str) -> Gold:
 
 
 def to_source(soft: Float[Tensor, "*C t s"]) -> Bool[Tensor, "*C t s"]:
-    """Links each target joint to the source joint that it looks at most, if it looks at any."""
+    """Link each target word group to the source group with the most weight, if any has some."""
     best = torch.zeros_like(soft, dtype=torch.bool).scatter_(-1, soft.argmax(-1, keepdim=True), True)
     return best & (soft > 0)
 
 
 def to_target(soft: Float[Tensor, "*C t s"]) -> Bool[Tensor, "*C t s"]:
-    """Links each source joint to the target joint that looks at it most, if any does."""
+    """Link each source word group to the target group that gives it the most weight, if any does."""
     return to_source(soft.transpose(-1, -2)).transpose(-1, -2)
 
 
 def agree(one: Sequence[Bool[Tensor, "C _ _"]], other: Sequence[Bool[Tensor, "C2 _ _"]]) -> Float[Tensor, "C C2"]:
-    """Gives `2 |A ∩ B| / (|A| + |B|)` of the links of any two choices over all pairs."""
+    """Return `2 |A ∩ B| / (|A| + |B|)` of the links of any two choices over all pairs."""
     shared, n_one, n_other = (
         torch.zeros(len(one[0]), len(other[0])),
         torch.zeros(len(one[0])),
@@ -175,14 +175,14 @@ def agree(one: Sequence[Bool[Tensor, "C _ _"]], other: Sequence[Bool[Tensor, "C2
 
 
 def agree_with_gold(
-    reads: Sequence[Read], links: Sequence[Bool[Tensor, "C _ _"]], gold: Sequence[Gold]
+    reads: Sequence[SegmentedPair], links: Sequence[Bool[Tensor, "C _ _"]], gold: Sequence[Gold]
 ) -> Float[Tensor, " C"]:
-    """Gives the alignment error rate of each choice."""
+    """Return the alignment error rate of each choice."""
     counts = torch.zeros(
         4, len(links[0]), dtype=torch.int64
     )  # links among the sure, among the possible, all, and sure ones
     for read, found, each in zip(reads, links, gold, strict=True):
-        words = spread(read, found)
+        words = to_words(read, found)
         sure, possible = (_table(chosen, words) for chosen in (each.sure, each.possible))
         counts[0] += (words & sure).sum((1, 2))
         counts[1] += (words & possible).sum((1, 2))
@@ -191,9 +191,9 @@ def agree_with_gold(
     return torch.tensor([error_rate(*each) for each in counts.T.tolist()])
 
 
-def spread(read: Read, links: Shaped[Tensor, "*C t s"]) -> Shaped[Tensor, "*C T S"]:
-    """Gives each word what its joint has."""
-    rows, columns = ([n for n, joint in enumerate(each) for _ in joint] for each in (read.tgt.joints, read.src.joints))
+def to_words(read: SegmentedPair, links: Shaped[Tensor, "*C t s"]) -> Shaped[Tensor, "*C T S"]:
+    """Give each word the value of its group."""
+    rows, columns = ([n for n, group in enumerate(each) for _ in group] for each in (read.tgt.groups, read.src.groups))
     return links[..., rows, :][..., columns]
 
 
@@ -209,17 +209,17 @@ NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 
 
 
 def intersection(forward: Links, backward: Links) -> set[Link]:
-    """Keeps what both say: few links, nearly all of them right."""
+    """Keep what both say: few links, nearly all of them right."""
     return set(forward) & set(backward)
 
 
 def union(forward: Links, backward: Links) -> set[Link]:
-    """Takes what either says: many links, few are missed."""
+    """Take what either says: many links, few are missed."""
     return set(forward) | set(backward)
 
 
 def grow_diag(forward: Links, backward: Links) -> set[Link]:
-    """Begins with the intersection, and takes neighbours from the union that give a word its first link.
+    """Begin with the intersection, and take neighbours from the union that give a word its first link.
 
     Koehn, Och and Marcu 2003. Grows in passes over the links in order until none adds anything.
     """
@@ -237,7 +237,7 @@ def grow_diag(forward: Links, backward: Links) -> set[Link]:
 
 
 def grow_diag_final_and(forward: Links, backward: Links) -> set[Link]:
-    """Grows, and takes at last the links of either direction between two words that both have none."""
+    """Add, and take at last the links of either direction between two words that both have none."""
     links = grow_diag(forward, backward)
     sources, targets = {i for i, _ in links}, {j for _, j in links}
     for side in (forward, backward):

@@ -1,4 +1,4 @@
-"""Words, subwords and their joints."""
+"""Words, tokens, and the word groups that no token crosses."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
@@ -11,8 +11,8 @@ from regard.data.tokenizer import Side
 from regard.pipeline.translator import Translator
 
 
-def join(words: Sequence[Span], pieces: Iterable[Span]) -> list[range]:
-    """Gives the fewest words that must stay together, in their order: no piece reaches from one range into the next.
+def word_groups(words: Sequence[Span], pieces: Iterable[Span]) -> list[range]:
+    """Return the fewest words that must stay together, in their order: no piece reaches from one range into the next.
 
     Pieces may be those of several tokenizers.
     """
@@ -22,14 +22,14 @@ def join(words: Sequence[Span], pieces: Iterable[Span]) -> list[range]:
     return [range(*ends) for ends in pairwise([0, *borders, len(words)])] if words else []
 
 
-def owners(joints: Sequence[range], words: Sequence[Span], pieces: Iterable[Span]) -> list[int]:
-    """Tells for each piece the joint that it is part of."""
-    starts = [words[joint.start][0] for joint in joints]
+def group_of_tokens(groups: Sequence[range], words: Sequence[Span], pieces: Iterable[Span]) -> list[int]:
+    """Return for each piece the group that it is part of."""
+    starts = [words[group.start][0] for group in groups]
     return [_at(starts, start) for start, _ in pieces]
 
 
 def _reach(starts: Sequence[int], piece: Span) -> tuple[int, int]:
-    """Gives the first and the last word of a piece."""
+    """Return the first and the last word of a piece."""
     return _at(starts, piece[0]), _at(starts, piece[1] - 1)
 
 
@@ -38,61 +38,64 @@ def _at(starts: Sequence[int], place: int) -> int:
 
 
 @dataclass(frozen=True)
-class Part:
-    """A sentence as one model reads it: ids, and the joint that each is part of."""
+class TokenizedSentence:
+    """A sentence as one model reads it: ids, and the group that each is part of."""
 
     ids: list[int]
-    owners: list[int]
+    groups: list[int]
 
 
 @dataclass(frozen=True)
-class Half:
+class PairSide:
     """One side of a pair: its words, those that are joined, and what the models read."""
 
     sentence: Sentence
-    joints: list[range]
-    parts: list[Part]
+    groups: list[range]
+    parts: list[TokenizedSentence]
 
 
 @dataclass(frozen=True)
-class Reading:
+class TokenizedPair:
     """Both sides of a pair as one model reads them."""
 
-    src: Part
-    tgt: Part
+    src: TokenizedSentence
+    tgt: TokenizedSentence
 
 
 @dataclass(frozen=True)
-class Read:
+class SegmentedPair:
     """A pair, and how a model and, where there is one, its reverse read it; no readings where one of them cannot."""
 
-    src: Half
-    tgt: Half
-    readings: list[Reading]
+    src: PairSide
+    tgt: PairSide
+    tokenized: list[TokenizedPair]
 
 
-def read_pair(pair: tuple[str, str], models: Sequence[Translator], units: str) -> Read:
-    """Cuts a pair into words, and these into the pieces of a model and of its reverse."""
-    src, tgt = _half(pair[0], models, ("src", "tgt"), units), _half(pair[1], models, ("tgt", "src"), units)
+def segment_pair(pair: tuple[str, str], models: Sequence[Translator], units: str) -> SegmentedPair:
+    """Cut a pair into words, and these into the pieces of a model and of its reverse."""
+    src, tgt = _pair_side(pair[0], models, ("src", "tgt"), units), _pair_side(pair[1], models, ("tgt", "src"), units)
     fit = all(
         0 < len(part.ids) <= model.max_len
         for half in (src, tgt)
         for model, part in zip(models, half.parts, strict=True)
     )
     forward, *backward = zip(src.parts, tgt.parts, strict=True)
-    readings = [Reading(*forward), *(Reading(one, other) for other, one in backward)]
-    return Read(src, tgt, readings if fit else [])
+    readings = [TokenizedPair(*forward), *(TokenizedPair(one, other) for other, one in backward)]
+    return SegmentedPair(src, tgt, readings if fit else [])
 
 
-def _half(text: str, models: Sequence[Translator], sides: tuple[Side, Side], units: str) -> Half:
-    """Cuts one side, which is the source of one of the models and the target of the other."""
+def _pair_side(text: str, models: Sequence[Translator], sides: tuple[Side, Side], units: str) -> PairSide:
+    """Cut one side, which is the source of one of the models and the target of the other."""
     sentence = choose(UNITS, units, "way to find words")(text, models[0], sides[0])
     turned = list(zip(models, sides, strict=False))
     spans = [model.tokenizer.spans(sentence.text, side) for model, side in turned]
     ids = [model.tokenizer.encode(sentence.text, side) for model, side in turned]
-    joints = join(sentence.spans, [span for some in spans for span in some])
-    parts = [Part(some, owners(joints, sentence.spans, at)) for some, at in zip(ids, spans, strict=True)]
-    return Half(sentence, joints, parts)
+    groups = word_groups(sentence.spans, [span for some in spans for span in some])
+    parts = [
+        TokenizedSentence(some, group_of_tokens(groups, sentence.spans, at))
+        for some, at in zip(ids, spans, strict=True)
+    ]
+    return PairSide(sentence, groups, parts)
 
 
 def _by_character(text: str, model: Translator, side: Side) -> Sentence:

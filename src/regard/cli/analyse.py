@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from regard.align import AlignedPair, Alignment
-    from regard.align.heads import Chosen
+    from regard.align.heads import RankedHeads
     from regard.align.links import Gold
 
 
@@ -158,10 +158,10 @@ def _asked(heads: str | None, models: list[str], gold: bool) -> list[str]:
         return []
     if heads is not None:
         return heads.split(",")
-    from regard.align.heads import kept_heads
+    from regard.align.heads import load_heads
     from regard.zoo import find_model
 
-    return [kept_heads(find_model(model)) or "" for model in models]
+    return [load_heads(find_model(model)) or "" for model in models]
 
 
 def _tell(found: "Alignment", models: list[str], kept: bool) -> None:
@@ -177,7 +177,7 @@ def _tell(found: "Alignment", models: list[str], kept: bool) -> None:
         say(", ".join(f"{what} {share:.1%}" for what, share in shares) + f" on {found.score.n:,} pairs")
 
 
-def _reason(chosen: "Chosen", kept: bool) -> str:
+def _reason(chosen: "RankedHeads", kept: bool) -> str:
     if not chosen.rated:
         return "as kept beside the model" if kept else chosen.by
     last = max(int(layer) for _, layer, *_ in (each.heads.split(":") for each in chosen.rated) if layer != "all")
@@ -189,13 +189,13 @@ def _reason(chosen: "Chosen", kept: bool) -> str:
 
 
 def _keep(found: "Alignment", models: list[str], data: list[str]) -> None:
-    from regard.align.heads import keep_heads
+    from regard.align.heads import save_heads
     from regard.zoo import find_model
 
     on = ", ".join(f"{Path(each).parent.name}/{Path(each).name}" for each in data)
     for name, chosen in zip(models, (found.forward, found.backward), strict=False):
         if chosen is not None:
-            say(f"[dim]heads kept in[/] {escaped(str(keep_heads(find_model(name), chosen, on)))}")
+            say(f"[dim]heads kept in[/] {escaped(str(save_heads(find_model(name), chosen, on)))}")
 
 
 def _checked(pair: int, found: "Alignment") -> int:

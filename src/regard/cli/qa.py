@@ -240,13 +240,13 @@ def _tell(question: "Question", answers: "Prediction", seen: "AnswerTrace", head
         named = {"question": words[0], "context": words[1], "heads": between.heads, "to_context": between.to_context}
         errors = {"weights": checks.weights, "score": seen.score_difference}
         return print_json({"answers": answers.spans, "nowhere": answers.no_answer, "looked": named, "checks": errors})
-    from regard.plot.terminal import looked_at_table
+    from regard.plot.terminal import word_attention_table
     from regard.qa.view import answers_table, mark_answer
 
     best = answers.spans[0]
     print(mark_answer(question.context, best.start, best.stop), end="\n\n")
     shares, title = between.to_context.numpy(), "What each question word looked at"
-    looked = looked_at_table(shares, words[1], words[0], title=title)
+    looked = word_attention_table(shares, words[1], words[0], title=title)
     looked.columns[0].header = "question"
     print_tables(answers_table(answers), looked)
     print(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from regard.trace import Trace
-    from regard.trace.summary import Choice
+    from regard.trace.summary import HeadChoice
 
 FEW = 60  # pieces of a text that are traced unless --set max_extra says otherwise
 FILE = ".safetensors"
@@ -40,7 +40,7 @@ def trace(
     device: Device = "cpu",
     json_: Json = False,
 ) -> None:
-    """Translates a sentence, or goes on with a text, and shows what each word looked at, on the run itself."""
+    """Translate a sentence, or goes on with a text, and show what each word looked at, on the run itself."""
     _check_asked(out, figure, head, terms)
     place = None if head is None else _place(head)
     folder, _ = (model, []) if model is not None else picked(src, tgt, iter([text]))
@@ -72,26 +72,26 @@ def _translated(translator: Any, text: str, settings: Any) -> "Trace":
 
 
 def _writing(default: Any, beam: int | None, set_: list[str] | None) -> Any:
-    """Gives the settings of a text that is looked into: a few words of it, unless more are asked for."""
+    """Return the settings of a text that is looked into: a few words of it, unless more are asked for."""
     from dataclasses import replace
 
     few = replace(default, max_extra=min(default.max_extra, FEW))
     return decoding(few, beam, None, [*(["method=beam"] if beam is not None and beam > 1 else []), *(set_ or [])])
 
 
-def _aligning(seen: "Trace", folder: str | Path) -> "Choice":
-    """Gives the heads that align best, where they are kept beside the model, or all."""
-    from regard.align.heads import kept_choice
+def _aligning(seen: "Trace", folder: str | Path) -> "HeadChoice":
+    """Return the heads that align best, where they are kept beside the model, or all."""
+    from regard.align.heads import load_shown_heads
     from regard.trace.summary import ALL_HEADS
     from regard.zoo import find_model
 
     if not seen.cross:
         return ALL_HEADS
-    return kept_choice(find_model(folder), (len(seen.cross), seen.cross[0].n_heads)) or ALL_HEADS
+    return load_shown_heads(find_model(folder), (len(seen.cross), seen.cross[0].n_heads)) or ALL_HEADS
 
 
 def _check_asked(out: Path | None, figure: str, head: str | None, terms: bool) -> None:
-    """Refuses what could not be done before anything is computed."""
+    """Reject what could not be done before anything is computed."""
     if terms and head is None:
         raise ValueError("--terms are those of one head, got none: add --head, such as --head encoder:0:0")
     if out is None:
@@ -113,7 +113,7 @@ def _check_asked(out: Path | None, figure: str, head: str | None, terms: bool) -
 
 
 def _place(head: str) -> tuple[str, int, int]:
-    """Reads kind:layer:head."""
+    """Read kind:layer:head."""
     parts = head.split(":")
     if len(parts) != 3 or not (parts[1].isdecimal() and parts[2].isdecimal()):
         raise ValueError(f"a head must be named kind:layer:head, such as cross:1:0, got {head!r}")
@@ -127,9 +127,9 @@ def _keep(
     figure: str,
     place: tuple[str, int, int] | None,
     terms: bool,
-    choice: "Choice",
+    choice: "HeadChoice",
 ) -> None:
-    """Saves the trace itself or a page that shows it, or draws what is asked for."""
+    """Save the trace itself or a page that shows it, or draw what is asked for."""
     if out.suffix.lower() == FILE:
         seen.save(out)
         return say(f"[dim]trace saved as[/] {escaped(str(out))}")
@@ -144,51 +144,53 @@ def _keep(
     keep_figure(_drawn(seen, figure, place, terms, choice), out)
 
 
-def _drawn(seen: "Trace", figure: str, place: tuple[str, int, int] | None, terms: bool, choice: "Choice") -> "Figure":
+def _drawn(
+    seen: "Trace", figure: str, place: tuple[str, int, int] | None, terms: bool, choice: "HeadChoice"
+) -> "Figure":
     from regard.plot.traces import FIGURES, head_figure, terms_figure, words_figure
 
     if place is None:
         return words_figure(seen, choice) if figure == "words" else FIGURES[figure](seen)
     kind, layer, head = place
     draw = terms_figure if terms else head_figure
-    return draw(seen, seen.look(kind, layer), head)
+    return draw(seen, seen.attention_map(kind, layer), head)
 
 
 def _show_head(seen: "Trace", place: tuple[str, int, int], terms: bool, json_: bool) -> None:
-    """Prints one head as numbers."""
+    """Print one head as numbers."""
     from regard.plot.terminal import numbers_table, terms_tables
     from regard.trace.trace import sides
 
     kind, layer, head = place
-    look = seen.look(kind, layer)
+    attention_map = seen.attention_map(kind, layer)
     rows, columns = sides(seen, kind)
     said: dict[str, Any] = {"kind": kind, "layer": layer, "head": head, "queries": rows, "keys": columns}
     if terms:
-        split = look.terms(head)
+        split = attention_map.terms(head)
         return print_json({**said, "terms": split}) if json_ else print_tables(*terms_tables(split, rows, columns))
-    weights = look.weights(head)
+    weights = attention_map.weights(head)
     if json_:
         return print_json({**said, "weights": weights})
     print_tables(numbers_table(weights, rows, columns, f"{kind} layer {layer}, head {head}"))
 
 
-def _show_all(seen: "Trace", json_: bool, choice: "Choice") -> None:
-    """Prints a trace for people."""
-    from regard.trace.summary import looked_at, summarise
+def _show_all(seen: "Trace", json_: bool, choice: "HeadChoice") -> None:
+    """Print a trace for people."""
+    from regard.trace.summary import summarise, word_attention
 
     summary = summarise(seen, choice)
     if json_:
         return print_json(summary)
-    from regard.plot.terminal import looked_at_table, spread_table, steps_table
+    from regard.plot.terminal import spread_table, steps_table, word_attention_table
 
-    looked = looked_at(seen, choice)
+    looked = word_attention(seen, choice)
     source, output = [word.text for word in looked.source], [word.text for word in looked.output]
     title = f"{seen.text} → {seen.output}"
-    tables = [looked_at_table(looked.shares.numpy(), source, output, title=title)]
+    tables = [word_attention_table(looked.shares.numpy(), source, output, title=title)]
     print_tables(*tables, steps_table(seen.steps), spread_table(summary.spread))
     checks = summary.checks
     kind = "cross" if seen.cross else "decoder"
-    n_heads = sum(look.n_heads for look in seen.looks if look.kind == kind)
+    n_heads = sum(attention_map.n_heads for attention_map in seen.attention if attention_map.kind == kind)
     whose = f"means over all {n_heads} heads of {kind} attention" if n_heads > 1 else f"those of {kind} attention"
     print(
         f"shares are {whose if choice.layer is None else f'those of {choice}, which aligns best'}; "

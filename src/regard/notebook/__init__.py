@@ -1,6 +1,6 @@
 """The view inside a notebook, and the names that people know from other tools."""
 
 from regard.notebook.bertviz import head_view, model_view
-from regard.notebook.display import Shown, show_heatmaps, show_trace
+from regard.notebook.display import TraceDisplay, show_heatmaps, show_trace
 
-__all__ = ["Shown", "head_view", "model_view", "show_heatmaps", "show_trace"]
+__all__ = ["TraceDisplay", "head_view", "model_view", "show_heatmaps", "show_trace"]

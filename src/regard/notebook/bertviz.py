@@ -10,13 +10,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.config import choose
-from regard.notebook.display import Shown, check_installed
+from regard.notebook.display import TraceDisplay, check_installed
 from regard.serve.serialize import join_pieces
-from regard.trace.attention import KINDS, GivenLook
-from regard.trace.external import make_given
-from regard.trace.run import Traced
+from regard.trace.attention import KINDS, GivenAttention
+from regard.trace.external import trace_from_attention
+from regard.trace.run import TracedTranslation
 from regard.trace.summary import MARK
-from regard.trace.trace import Attentions, Step, Trace
+from regard.trace.trace import Attentions, OutputToken, Trace
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,7 +28,7 @@ OTHERS = ("encoder_attention", "decoder_attention", "cross_attention", "encoder_
 
 
 @dataclass(frozen=True, eq=False)
-class Given:
+class ViewArguments:
     """The arguments that `head_view` and `model_view` share, by BertViz's names.
 
     Layers are tensors of shape (1, heads, queries, keys), or without the 1.
@@ -46,64 +46,67 @@ class Given:
     decoder_inputs: Sequence[str] | None = None  # columns of the decoder's attention, unless its rows name them too
 
 
-def trace_of(given: Given) -> tuple[Trace, str]:
-    """Gives a trace, and whether its rows are best shown by word or by piece."""
-    found = given.attention.trace if isinstance(given.attention, Traced) else given.attention
+def to_trace(given: ViewArguments) -> tuple[Trace, str]:
+    """Return a trace, and whether its rows are best shown by word or by piece."""
+    found = given.attention.trace if isinstance(given.attention, TracedTranslation) else given.attention
     if found is not None:
         _refuse(given, OTHERS)
     if isinstance(found, Trace):
         _refuse(given, ("tokens", "include_layers"))
         return found, "word"
     if isinstance(found, Attentions):
-        return _made(_unpacked(given, found))
-    return _made(given if found is None else _one_stack(given))
+        return _make_trace(_from_attentions(given, found))
+    return _make_trace(given if found is None else _one_stack(given))
 
 
-def _refuse(given: Given, names: Sequence[str]) -> None:
-    """Refuses arguments beside `attention` that would say the same again."""
+def _refuse(given: ViewArguments, names: Sequence[str]) -> None:
+    """Reject arguments beside `attention` that would say the same again."""
     for name in names:
         if (value := getattr(given, name)) is not None:
             beside = type(given.attention).__name__
             raise ValueError(f"{name} must not stand beside an attention of {beside}, got {value!r:.60}")
 
 
-def _unpacked(given: Given, found: Attentions) -> Given:
+def _from_attentions(given: ViewArguments, found: Attentions) -> ViewArguments:
     _refuse(given, ("tokens",))
     stacks = {f"{kind}_attention": getattr(found, f"{kind}_attentions") or None for kind in KINDS}
     tokens = {name: getattr(found, name) for name in ("encoder_tokens", "decoder_tokens", "decoder_inputs")}
     return replace(given, **tokens, **stacks)
 
 
-def _one_stack(given: Given) -> Given:
-    """Takes tokens that look at themselves for a decoder's where none looks ahead."""
+def _one_stack(given: ViewArguments) -> ViewArguments:
+    """Take tokens that look at themselves for a decoder's where none looks ahead."""
     layers = _layers("attention", given.attention, given.include_layers)
     ahead = any(float(layer.triu(1).sum()) > 0 for layer in layers)
     if ahead or layers[0].shape[1] == 1:
-        return replace(given, encoder_attention=layers, encoder_tokens=_named("tokens", given.tokens, "attention"))
-    return replace(given, decoder_attention=layers, decoder_tokens=_named("tokens", given.tokens, "attention"))
+        return replace(
+            given, encoder_attention=layers, encoder_tokens=_require_tokens("tokens", given.tokens, "attention")
+        )
+    return replace(given, decoder_attention=layers, decoder_tokens=_require_tokens("tokens", given.tokens, "attention"))
 
 
-def _made(given: Given) -> tuple[Trace, str]:
-    looks: list[GivenLook] = []
+def _make_trace(given: ViewArguments) -> tuple[Trace, str]:
+    attention_maps: list[GivenAttention] = []
     for kind, sides in {"encoder": ("encoder",), "decoder": ("decoder",), "cross": ("encoder", "decoder")}.items():
         stack = getattr(given, f"{kind}_attention")
         if stack is not None:
             layers = _layers(f"{kind}_attention", stack, given.include_layers)
-            looks += [GivenLook(kind, number, weights) for number, weights in enumerate(layers)]
+            attention_maps += [GivenAttention(kind, number, weights) for number, weights in enumerate(layers)]
             for side in sides:
-                _named(f"{side}_tokens", getattr(given, f"{side}_tokens"), f"{kind}_attention")
-    if not looks:
+                _require_tokens(f"{side}_tokens", getattr(given, f"{side}_tokens"), f"{kind}_attention")
+    if not attention_maps:
         raise ValueError("there must be attention, encoder_attention, decoder_attention or cross_attention, got none")
     written = given.decoder_tokens or ()
     tokens = [given.encoder_tokens or (), written, given.decoder_inputs or written]
-    (source, written, read), unit = _marked(tokens, given.prettify_tokens)
-    steps = [Step(token, torch.nan, torch.nan, ()) for token in written]  # rows have the names that they were given
+    (source, written, read), unit = _mark_words(tokens, given.prettify_tokens)
+    # Rows have the names that they were given.
+    steps = [OutputToken(token, torch.nan, torch.nan, ()) for token in written]
     text, output = join_pieces(source) or join_pieces(written) or "…", join_pieces(written)
-    return make_given(tuple(looks), source, read, steps, text, output), unit
+    return trace_from_attention(tuple(attention_maps), source, read, steps, text, output), unit
 
 
 def _layers(name: str, layers: Any, include: Sequence[int] | None) -> list[Float[Tensor, "H Q K"]]:
-    """Gives the weights of each layer, or says what is wrong with which."""
+    """Return the weights of each layer, or say what is wrong with which."""
     found = [_layer(f"{name}[{number}]", layer) for number, layer in enumerate(layers)]
     if not found or len({layer.shape for layer in found}) > 1:
         shapes = [tuple(layer.shape) for layer in found]
@@ -131,14 +134,14 @@ def _layer(name: str, layer: Any) -> Float[Tensor, "H Q K"]:
     return weights
 
 
-def _named(name: str, tokens: Sequence[str] | None, beside: str) -> Sequence[str]:
+def _require_tokens(name: str, tokens: Sequence[str] | None, beside: str) -> Sequence[str]:
     if tokens is None:
         raise ValueError(f"{name} must be given beside {beside}, one for each row or column, got None")
     return tokens
 
 
-def _marked(sides: Sequence[Sequence[str]], prettify: bool) -> tuple[list[list[str]], str]:
-    """Writes the marks of other tokenizers as ours; where there are none, each token is a word."""
+def _mark_words(sides: Sequence[Sequence[str]], prettify: bool) -> tuple[list[list[str]], str]:
+    """Write the marks of other tokenizers as ours; where there are none, each token is a word."""
     if not prettify:
         return [list(tokens) for tokens in sides], "piece"
     plain = [[token.replace("Ġ", MARK).replace("</w>", "") for token in tokens] for tokens in sides]
@@ -163,7 +166,7 @@ def head_view(  # noqa: PLR0913
     include_layers: Sequence[int] | None = None,
     html_action: str = "view",
 ) -> Any:
-    """Shows lines between words, a colour for each head.
+    """Show lines between words, a colour for each head.
 
     `attention` is a trace, its `to_hf()`, or a list of tensors, one for each layer, as BertViz takes them; `layer` and
     `heads` are those shown at first. With `html_action="return"` one HTML page is given back instead, its text as
@@ -171,14 +174,21 @@ def head_view(  # noqa: PLR0913
     """
     stacks = (encoder_attention, decoder_attention, cross_attention)
     sides = (encoder_tokens, decoder_tokens)
-    trace, unit = trace_of(Given(attention, tokens, *stacks, *sides, include_layers, prettify_tokens))
-    look = trace.look(_kind(trace), layer or 0)
-    on = list(range(look.n_heads)) if heads is None else list(heads)
+    trace, unit = to_trace(ViewArguments(attention, tokens, *stacks, *sides, include_layers, prettify_tokens))
+    attention_map = trace.attention_map(_kind(trace), layer or 0)
+    on = list(range(attention_map.n_heads)) if heads is None else list(heads)
     for head in on:
-        look.weights(head)  # says which heads there are
-    off = ".".join(str(head) for head in range(look.n_heads) if head not in on)
-    address = {"view": "attention", "form": "lines", "kind": look.kind, "layer": look.layer, "off": off, "unit": unit}
-    return _act(trace, address, lambda: _lines(trace, look.kind, look.layer, on, unit), html_action)
+        attention_map.weights(head)  # says which heads there are
+    off = ".".join(str(head) for head in range(attention_map.n_heads) if head not in on)
+    address = {
+        "view": "attention",
+        "form": "lines",
+        "kind": attention_map.kind,
+        "layer": attention_map.layer,
+        "off": off,
+        "unit": unit,
+    }
+    return _act(trace, address, lambda: _lines(trace, attention_map.kind, attention_map.layer, on, unit), html_action)
 
 
 def model_view(  # noqa: PLR0913
@@ -195,14 +205,14 @@ def model_view(  # noqa: PLR0913
     include_layers: Sequence[int] | None = None,
     html_action: str = "view",
 ) -> Any:
-    """Shows all layers and heads as small maps; takes and gives what `head_view` does.
+    """Show all layers and heads as small maps; takes and return what `head_view` does.
 
     `display_mode` is light, dark, or as the reader's machine has it.
     """
     choose(dict.fromkeys(("auto", "light", "dark")), display_mode, "display_mode")
     stacks = (encoder_attention, decoder_attention, cross_attention)
     sides = (encoder_tokens, decoder_tokens)
-    trace, unit = trace_of(Given(attention, tokens, *stacks, *sides, include_layers, prettify_tokens))
+    trace, unit = to_trace(ViewArguments(attention, tokens, *stacks, *sides, include_layers, prettify_tokens))
     address = {"view": "attention", "form": "all", "kind": _kind(trace), "unit": unit}
     if display_mode != "auto":
         address["theme"] = display_mode
@@ -210,8 +220,8 @@ def model_view(  # noqa: PLR0913
 
 
 def _kind(trace: Trace) -> str:
-    """Chooses what is shown at first: what was read across, if anything was."""
-    return "cross" if trace.cross else trace.looks[0].kind
+    """Choose what is shown at first: what was read across, if anything was."""
+    return "cross" if trace.cross else trace.attention[0].kind
 
 
 def _act(trace: Trace, address: dict[str, Any], draw: "Callable[[], Figure]", action: str) -> Any:
@@ -224,7 +234,7 @@ def _act(trace: Trace, address: dict[str, Any], draw: "Callable[[], Figure]", ac
     check_installed("views", "IPython")
     from IPython.display import display
 
-    return display(Shown(trace, urlencode(address), draw))
+    return display(TraceDisplay(trace, urlencode(address), draw))
 
 
 def _lines(trace: Trace, kind: str, layer: int, heads: Sequence[int], unit: str) -> "Figure":

@@ -15,34 +15,35 @@ from jaxtyping import Float
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from regard.plot.head_maps import Heads, draw_head_grid
+from regard.plot.head_maps import HeadWeights, draw_head_grid
 from regard.plot.traces import heads_figure, words_figure
 from regard.plot.words import draw_head_lines
 from regard.serve import PAGE, UNBUILT, InternalError
 from regard.serve.serialize import make_saved, render_html, to_json
 from regard.trace.attention import KINDS
 from regard.trace.summary import group_words, merge_words
-from regard.trace.trace import Bundle, Trace, sides
+from regard.trace.trace import Trace, sides
 
 INSTALL = "pip install 'regard[notebook]'"
 
 
 def lacking(*names: str) -> list[str]:
-    """Lists what is not installed."""
+    """List what is not installed."""
     return [name for name in names if find_spec(name) is None]
 
 
 def check_installed(what: str, *names: str) -> None:
-    """Says how to install what something needs."""
+    """Say how to install what something needs."""
     if missing := lacking(*names):
         raise ValueError(f"{what} need {' and '.join(missing)}, which is not installed: {INSTALL}")
 
 
 VIEW = "application/vnd.jupyter.widget-view+json"
+Bundle = tuple[dict[str, Any], dict[str, Any]]  # what Jupyter shows: an object in several forms, and their metadata
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
+class TraceDisplay:
     """A trace, what of it the view shows at first, and who draws the picture that stands in for it."""
 
     trace: Trace
@@ -50,7 +51,7 @@ class Shown:
     draw: "Callable[[], Figure]"
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Bundle:
-        """Gives all three; where the view cannot be made, the words say what it lacks."""
+        """Return all three; where the view cannot be made, the words say what it lacks."""
         data: dict[str, Any] = {"text/plain": repr(self.trace)}
         sizes = self._add_picture(data)
         lack = self._add_view(data)
@@ -69,7 +70,7 @@ class Shown:
         return shown_size(figure)
 
     def _add_view(self, data: dict[str, Any]) -> str:
-        """Adds a widget, or says why there is none."""
+        """Add a widget, or say why there is none."""
         if lacking("anywidget"):
             return f"to look closer, install anywidget: {INSTALL}"
 
@@ -81,14 +82,16 @@ class Shown:
         return ""
 
 
-def show_trace(trace: Trace) -> Shown:
-    """Shows a run: its translation, and what each word of it looked at."""
-    return Shown(trace, "" if trace.cross else "view=attention", lambda: _overview(trace))
+def show_trace(trace: Trace) -> TraceDisplay:
+    """Show a run: its translation, and what each word of it looked at."""
+    return TraceDisplay(trace, "" if trace.cross else "view=attention", lambda: run_picture(trace))
 
 
-def _overview(trace: Trace) -> "Figure":
+def _trace_bundle(trace: Trace, include: object = None, exclude: object = None) -> Bundle:
+    return show_trace(trace)._repr_mimebundle_()
 
-    return run_picture(trace)
+
+Trace._repr_mimebundle_ = _trace_bundle  # pyright: ignore[reportAttributeAccessIssue]  # how Jupyter shows a trace
 
 
 def _image(png: str, size: dict[str, int]) -> str:
@@ -110,7 +113,7 @@ class ViewWidget(anywidget.AnyWidget):
 
 
 def make_widget(trace: Trace, address: str) -> ViewWidget:
-    """Puts a trace into the built page; ValueError where it is not built."""
+    """Put a trace into the built page; ValueError where it is not built."""
     if not MODULE.is_file():
         raise ValueError(UNBUILT)
     return ViewWidget(_esm=MODULE.read_text(encoding="utf-8"), saved=to_json(make_saved(trace)), address=address)
@@ -120,34 +123,36 @@ PLACE = 'id="regard-view"'
 HIGH = 720  # pixels of the frame in which a notebook shows it
 
 
-class Page(HTML):
+class FramedPage(HTML):
     """A whole page as `data`; a notebook shows it in a frame of its own, so that neither disturbs the other."""
 
     def _repr_html_(self) -> str:
         return f'<iframe srcdoc="{escape(str(self.data))}" width="100%" height="{HIGH}" style="border: 0"></iframe>'
 
 
-def make_page(trace: Trace, address: str) -> Page:
-    """Puts a trace into the built page; the address says what is shown when it opens."""
+def make_page(trace: Trace, address: str) -> FramedPage:
+    """Put a trace into the built page; the address says what is shown when it opens."""
     try:
         page = render_html(trace)
     except InternalError as error:
         raise ValueError(str(error)) from error
-    return Page(page.replace(PLACE, f'{PLACE} data-address="{escape(address)}"', 1))
+    return FramedPage(page.replace(PLACE, f'{PLACE} data-address="{escape(address)}"', 1))
 
 
 CROWDED = 40  # words of a side beyond which lines and bars take seconds, and are a haze
 
 
 def run_picture(trace: Trace) -> Figure:
-    """Draws what each word looked at; all heads where nobody looked across, or too many words did."""
+    """Draw what each word looked at; all heads where nobody looked across, or too many words did."""
     crowded = max(len(trace.source), len(trace.target)) > CROWDED
     return words_figure(trace) if trace.cross and not crowded else heads_figure(trace)
 
 
 def lines_picture(trace: Trace, kind: str, layer: int, heads: Sequence[int], unit: str) -> Figure:
-    """Draws lines between words, or between pieces; maps where there are too many of either."""
-    weights, rows, columns = _shown(trace.look(kind, layer).weights()[list(heads)], trace, kind, unit)
+    """Draw lines between words, or between pieces; maps where there are too many of either."""
+    weights, rows, columns = labelled_weights(
+        trace.attention_map(kind, layer).weights()[list(heads)], trace, kind, unit
+    )
     if max(len(rows), len(columns)) > CROWDED:
         return maps_picture(trace, unit)
     names, title = [f"head {head}" for head in heads], f"{kind} layer {layer}: who looks at whom"
@@ -155,16 +160,20 @@ def lines_picture(trace: Trace, kind: str, layer: int, heads: Sequence[int], uni
 
 
 def maps_picture(trace: Trace, unit: str) -> Figure:
-    """Draws all heads of all layers."""
+    """Draw all heads of all layers."""
     kinds = []
     for kind in KINDS:
-        layers = [_shown(look.weights(), trace, kind, unit) for look in trace.looks if look.kind == kind]
+        layers = [
+            labelled_weights(attention_map.weights(), trace, kind, unit)
+            for attention_map in trace.attention
+            if attention_map.kind == kind
+        ]
         if layers:
-            kinds.append(Heads(kind, torch.stack([weights for weights, _, _ in layers]).numpy(), *layers[0][1:]))
+            kinds.append(HeadWeights(kind, torch.stack([weights for weights, _, _ in layers]).numpy(), *layers[0][1:]))
     return draw_head_grid(kinds)
 
 
-def _shown(
+def labelled_weights(
     weights: Float[Tensor, "H Q K"], trace: Trace, kind: str, unit: str
 ) -> tuple[Float[Tensor, "H _ _"], list[str], list[str]]:
     """Return weights by token as they are, or by word, and the names of rows and columns."""
@@ -183,7 +192,7 @@ def show_heatmaps(
     figsize: tuple[float | int, float | int] | None = None,
     cmap: str = "Reds",
 ) -> None:
-    """Shows matrices of shape (rows, columns, queries, keys), tensors or arrays, a title above each column.
+    """Show matrices of shape (rows, columns, queries, keys), tensors or arrays, a title above each column.
 
     As in the book, but all in one scale of colours. `regard.plot.heatmap.draw_heatmaps` gives the figure itself.
     """
@@ -200,7 +209,7 @@ def show_heatmaps(
 
 
 def _checked(matrices: Any) -> Float[np.ndarray, "R C Q K"]:
-    """Gives the numbers, or says what shape they have instead."""
+    """Return the numbers, or say what shape they have instead."""
     if isinstance(matrices, Tensor):
         matrices = matrices.detach().cpu().double().numpy()
     numbers = np.asarray(matrices, dtype=np.float64)

@@ -40,7 +40,7 @@ class _Outline:
 
 
 def steps(parents: Parents) -> list[int]:
-    """Gives the step of each node, the first being 0."""
+    """Return the step of each node, the first being 0."""
     found: list[int] = []
     for node, parent in enumerate(parents):
         if parent is not None and not 0 <= parent < node:
@@ -50,7 +50,7 @@ def steps(parents: Parents) -> list[int]:
 
 
 def path_to(node: int, parents: Parents) -> list[int]:
-    """Gives the nodes from the first step to this one."""
+    """Return the nodes from the first step to this one."""
     path = [node]
     while (parent := parents[path[-1]]) is not None:
         path.append(parent)
@@ -58,7 +58,7 @@ def path_to(node: int, parents: Parents) -> list[int]:
 
 
 def rows(parents: Parents, straight: Sequence[int]) -> list[int]:
-    """Gives each node a row: one path is straight, other branches are along their longest way, all keep their order.
+    """Return each node a row: one path is straight, other branches are along their longest way, all keep their order.
 
     A branch moves down until it is free of its upper neighbours at each step that both have, and no further: what ends
     early takes no room later. Costs the number of nodes times the number of steps.
@@ -78,7 +78,7 @@ def rows(parents: Parents, straight: Sequence[int]) -> list[int]:
 
 
 def break_steps(widths: Sequence[float], page: float) -> list[range]:
-    """Breaks steps into bands where a page is full; each but the first begins with the last step of the one before."""
+    """Break steps into bands where a page is full; each but the first begins with the last step of the one before."""
     starts, used = [0], 0.0
     for step, width in enumerate(widths):
         used += width
@@ -89,7 +89,7 @@ def break_steps(widths: Sequence[float], page: float) -> list[range]:
 
 
 def lay_band(parents: Parents, straight: Sequence[int], band: range) -> dict[int, int]:
-    """Gives a row to each node of a band, which takes no more rows than its own nodes need.
+    """Return a row to each node of a band, which takes no more rows than its own nodes need.
 
     Of the step with which it begins, if that is repeated, only those are in it that go on.
     """
@@ -103,7 +103,7 @@ def lay_band(parents: Parents, straight: Sequence[int], band: range) -> dict[int
 
 
 def _hang(children: list[int], outlines: dict[int, _Outline], shifts: list[int], straight: set[int]) -> _Outline:
-    """Hangs branches under each other, gives the shift of each, and the outline of all with their parent."""
+    """Hang branches under each other, return the shift of each, and the outline of all with their parent."""
     tops: list[int] = []
     bottoms: list[int] = []
     for child in children:
@@ -120,7 +120,7 @@ def _hang(children: list[int], outlines: dict[int, _Outline], shifts: list[int],
 
 
 def _main(children: list[int], outlines: dict[int, _Outline], straight: set[int]) -> int:
-    """Chooses the child that stands in its parent's row."""
+    """Choose the child that stands in its parent's row."""
     return max(children, key=lambda child: (child in straight, len(outlines[child].tops)))
 
 
@@ -161,18 +161,18 @@ class _Node:
 
     @property
     def middle(self) -> float:
-        """Gives where the number begins."""
+        """Return where the number begins."""
         return self.left + text_width(self.token, NAME) + PAD
 
     @property
     def right(self) -> float:
-        """Gives where the number ends."""
+        """Return where the number ends."""
         return self.middle + text_width(self.number, NUMBER)
 
 
 @in_style
 def draw_beam_tree(tree: BeamTree, title: str = "What the search looked at") -> Figure:
-    """Draws the steps from left to right, the best path as a straight bold line.
+    """Draw the steps from left to right, the best path as a straight bold line.
 
     A long search is broken into bands as text is into lines; the last step of one band begins the next.
     """
@@ -208,7 +208,7 @@ def _check(tree: BeamTree) -> None:
 
 
 def _place(tree: BeamTree) -> list[dict[int, _Node]]:
-    """Gives the nodes of each band their places: a column as wide as its widest label, a row from the layout."""
+    """Return the nodes of each band their places: a column as wide as its widest label, a row from the layout."""
     best, at_step = path_to(tree.best, tree.parents), steps(tree.parents)
     nodes = [_label(tree, at, at in best) for at in range(len(at_step))]
     widths = [0.0] * (max(at_step) + 1)
@@ -223,7 +223,7 @@ def _place(tree: BeamTree) -> list[dict[int, _Node]]:
 
 
 def _label(tree: BeamTree, at: int, best: bool) -> _Node:
-    """Gives a node what it says and how it looks, but no place yet."""
+    """Return a node what it says and how it looks, but no place yet."""
     fate = tree.fates[at]
     return _Node(readable(tree.tokens[at]), _number(tree, at), "best" if best else fate, fate == "ended", 0.0, 0.0, 0.0)
 
@@ -240,7 +240,7 @@ def _name_steps(axes: Axes, band: dict[int, _Node], at_step: Sequence[int]) -> N
 
 
 def _number(tree: BeamTree, at: int) -> str:
-    """Writes a token's own probability, and at an end the log-probability of the whole."""
+    """Write a token's own probability, and at an end the log-probability of the whole."""
     parent = tree.parents[at]
     chance = exp(tree.totals[at] - (0.0 if parent is None else tree.totals[parent]))
     whole = f", log p {tree.totals[at]:.2f}".replace("-", "−") if tree.fates[at] == "ended" else ""
@@ -248,7 +248,7 @@ def _number(tree: BeamTree, at: int) -> str:
 
 
 def _draw_branches(axes: Axes, parents: Parents, band: dict[int, _Node]) -> None:
-    """Draws the branches of a band, the best path over the others."""
+    """Draw the branches of a band, the best path over the others."""
     level = next((node.y for node in band.values() if node.look == "best"), 0.0)
     above: dict[int | None, _Node] = {None: _Node("", "", "best", False, MARGIN, MARGIN, level), **band}
     if any(parents[at] is None for at in band):
@@ -278,7 +278,7 @@ def _draw_node(axes: Axes, node: _Node) -> None:
 
 
 def _explain(axes: Axes, y: float) -> None:
-    """Says at the bottom what the looks mean."""
+    """Say at the bottom what the looks mean."""
     x = MARGIN
     for look in INKS:
         _draw_node(axes, _Node(look, "", look, look == "ended", x, x, y))

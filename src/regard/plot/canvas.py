@@ -23,22 +23,22 @@ _UNSEEN = re.compile(r"^ +| +$|[^\S ]|[\x00-\x1f\x7f\u200b\ufeff]")
 
 
 def without_marks(pieces: Sequence[str]) -> list[str]:
-    """Takes the marks of spaces off the pieces of a sentence, for a reader who knows where words begin."""
+    """Take the marks of spaces off the pieces of a sentence, for a reader who knows where words begin."""
     return [piece.replace(MARK, "") or "␣" for piece in pieces]
 
 
 def readable(word: str) -> str:
-    """Gives a word as a label: a mark becomes a dot, what cannot be seen a sign, and what is long loses its end."""
+    """Return a word as a label: a mark becomes a dot, what cannot be seen a sign, and what is long loses its end."""
     return shorten(_UNSEEN.sub("␣", word).replace(MARK, "·") or "∅")
 
 
 def shorten(text: str, most: int = LONGEST) -> str:
-    """Cuts a text to a number of columns, the last of them then being `…`."""
+    """Cut a text to a number of columns, the last of them then being `…`."""
     return text if cell_len(text) <= most else set_cell_size(text, most - 1).rstrip() + "…"
 
 
 def check_words(what: str, words: Sequence[str], n: int, of: str) -> None:
-    """Raises ValueError where there is not one word for each row or column, or nothing to draw."""
+    """Raise ValueError where there is not one word for each row or column, or nothing to draw."""
     if len(words) != n:
         raise ValueError(f"{what} must be as many as the {of}, got {len(words)} and {n}")
     if n == 0:
@@ -51,18 +51,18 @@ HINTED = 1.02  # letters that are moved to whole pixels may become a little wide
 
 
 def text_width(text: str, size: float) -> float:
-    """Gives the width in inches that a text of this size has in the fonts now set."""
+    """Return the width in inches that a text of this size has in the fonts now set."""
     font = FontProperties(size=size)
     return HINTED * text_to_path.get_text_width_height_descent(text, font, ismath=False)[0] / POINTS
 
 
 def widest(texts: Sequence[str], size: float) -> float:
-    """Gives the width in inches of the widest text."""
+    """Return the width in inches of the widest text."""
     return max((text_width(text, size) for text in texts), default=0.0)
 
 
 def fit_text(text: str, size: float, width: float) -> str:
-    """Cuts a text to a width in inches."""
+    """Cut a text to a width in inches."""
     if text_width(text, size) <= width:
         return text
     fitting = bisect_right(range(2, cell_len(text)), width, key=lambda most: text_width(shorten(text, most), size))
@@ -70,7 +70,7 @@ def fit_text(text: str, size: float, width: float) -> str:
 
 
 def line_height(size: float) -> float:
-    """Gives the inches that a line of text needs."""
+    """Return the inches that a line of text needs."""
     return LINE * size / POINTS
 
 
@@ -93,17 +93,17 @@ class Box:
 
     @property
     def right(self) -> float:
-        """Gives where it ends."""
+        """Return where it ends."""
         return self.left + self.width
 
     @property
     def bottom(self) -> float:
-        """Gives where it ends below."""
+        """Return where it ends below."""
         return self.top + self.height
 
 
 def make_sheet(width: float, height: float) -> tuple[Figure, Axes]:
-    """Makes a figure with one pair of axes that counts inches, downwards as lines of text do."""
+    """Make a figure with one pair of axes that counts inches, downwards as lines of text do."""
     figure = Drawing(figsize=(width, height))
     figure.set_layout_engine("none")
     axes = figure.add_axes((0, 0, 1, 1))
@@ -112,26 +112,26 @@ def make_sheet(width: float, height: float) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def write(axes: Axes, x: float, y: float, text: str, size: float = NAME, **look: Any) -> Text:
-    """Writes a text as it is, dollar signs included, to the right of a point unless told otherwise."""
-    return axes.text(x, y, text, fontsize=size, parse_math=False, **{"va": "center", **look})
+def write(axes: Axes, x: float, y: float, text: str, size: float = NAME, **style: Any) -> Text:
+    """Write a text as it is, dollar signs included, to the right of a point unless told otherwise."""
+    return axes.text(x, y, text, fontsize=size, parse_math=False, **{"va": "center", **style})
 
 
-def write_strong(axes: Axes, x: float, y: float, text: str, size: float = NAME, **look: Any) -> Text:
-    """Writes a text in heavy letters, which not every font has: each line of a letter is drawn a little thicker."""
+def write_strong(axes: Axes, x: float, y: float, text: str, size: float = NAME, **style: Any) -> Text:
+    """Write a text in heavy letters, which not every font has: each line of a letter is drawn a little thicker."""
     return write(
         axes,
         x,
         y,
         text,
         size,
-        path_effects=[withStroke(linewidth=size / 25, foreground=look.get("color", "black"))],
-        **look,
+        path_effects=[withStroke(linewidth=size / 25, foreground=style.get("color", "black"))],
+        **style,
     )
 
 
 def write_title(axes: Axes, title: str, below: str = "") -> None:
-    """Writes the title in the upper left corner, and under it in grey how to read the figure."""
+    """Write the title in the upper left corner, and under it in grey how to read the figure."""
     y = MARGIN + line_height(TITLE) / 2
     write_strong(axes, MARGIN, y, _cut(title), TITLE)
     if below:
@@ -139,12 +139,12 @@ def write_title(axes: Axes, title: str, below: str = "") -> None:
 
 
 def title_size(title: str, below: str = "") -> tuple[float, float]:
-    """Gives the width that a title needs, and the height at which the rest may begin."""
+    """Return the width that a title needs, and the height at which the rest may begin."""
     height = MARGIN + line_height(TITLE) + (line_height(NAME) if below else 0.0)
     wide = max(text_width(_cut(title), TITLE), text_width(below, NAME))
     return wide + 2 * MARGIN, height + 0.1
 
 
 def _cut(title: str) -> str:
-    """Leaves of a title, which may be somebody's sentence, one line that makes no figure wide for its own sake."""
+    """Leave of a title, which may be somebody's sentence, one line that makes no figure wide for its own sake."""
     return fit_text(" ".join(title.split()), TITLE, WIDEST)

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from regard.plot.canvas import MARGIN, NAME, SMALL, Box, line_height, text_width, write, write_strong
 from regard.plot.heatmap import (
     PAD,
-    Shade,
+    ColourScale,
     column_room,
     draw_matrix,
     name_columns,
@@ -39,42 +39,42 @@ class Tiles:
 
     @property
     def map_height(self) -> float:
-        """Gives the height of a map, whose cells are square unless it would become a ribbon."""
+        """Return the height of a map, whose cells are square unless it would become a ribbon."""
         return self.side * float(np.clip(len(self.queries) / len(self.keys), 0.5, 2.0))
 
     @cached_property
     def left(self) -> float:
-        """Gives the width of the words at the left."""
+        """Return the width of the words at the left."""
         return row_room(self.queries, WORDS) if self._rows_named else 0.0
 
     @cached_property
     def up(self) -> float:
-        """Gives the height of the words above."""
+        """Return the height of the words above."""
         return column_room(self.keys, self.side, WORDS)[0] if self._columns_named else 0.0
 
     @property
     def width(self) -> float:
-        """Gives the width of everything, words included."""
+        """Return the width of everything, words included."""
         out = column_room(self.keys, self.side, WORDS)[1] if self._columns_named else 0.0
         return self.left + self.columns * (self.side + self.across) - self.across + out
 
     @property
     def height(self) -> float:
-        """Gives the height of everything, words included."""
+        """Return the height of everything, words included."""
         return self.up + self.rows * (self.map_height + self.down) - self.down
 
     @property
     def pool(self) -> int:
-        """Gives the side of the squares of cells that share a dot."""
+        """Return the side of the squares of cells that share a dot."""
         return pool_step((len(self.queries), len(self.keys)), self.box(0, 0, 0.0, 0.0))
 
     def box(self, row: int, column: int, x: float, y: float) -> Box:
-        """Gives the place of a map where everything has its upper left corner at a point."""
+        """Return the place of a map where everything has its upper left corner at a point."""
         left = x + self.left + column * (self.side + self.across)
         return Box(left, y + self.up + row * (self.map_height + self.down), self.side, self.map_height)
 
     def name(self, axes: Axes, row: int, column: int, box: Box) -> None:
-        """Writes the words beside a map of the first column, and above one of the first row."""
+        """Write the words beside a map of the first column, and above one of the first row."""
         if column == 0 and self._rows_named:
             name_rows(axes, self.queries, box, WORDS)
         if row == 0 and self._columns_named:
@@ -96,9 +96,14 @@ PAGE = 13.5  # width that maps side by side should not exceed
 
 
 def draw_value_map(
-    axes: Axes, name: str, values: Float[np.ndarray, "L H"], shade: Shade, texts: Sequence[str], corner: Sequence[float]
+    axes: Axes,
+    name: str,
+    values: Float[np.ndarray, "L H"],
+    shade: ColourScale,
+    texts: Sequence[str],
+    corner: Sequence[float],
 ) -> None:
-    """Draws a map whose values are shades and whose texts stand in the cells, row by row, from a corner on."""
+    """Draw a map whose values are shades and whose texts stand in the cells, row by row, from a corner on."""
     L, H = values.shape
     left, top = corner
     room = row_room(_layers(L), SMALL)
@@ -114,19 +119,19 @@ def draw_value_map(
 
 
 def map_size(name: str, values: Float[np.ndarray, "L H"]) -> tuple[float, float]:
-    """Gives the width and the height of such a map with its names."""
+    """Return the width and the height of such a map with its names."""
     L, H = values.shape
     wide = row_room(_layers(L), SMALL) + H * CELL[0]
     return max(wide, text_width(name, NAME)), HEADING + L * CELL[1]
 
 
 def columns_for(sizes: Sequence[tuple[float, float]]) -> int:
-    """Gives the number of maps that fit side by side."""
+    """Return the number of maps that fit side by side."""
     return max(1, min(len(sizes), int(PAGE / max(width for width, _ in sizes))))
 
 
 def arrange(sizes: Sequence[tuple[float, float]], columns: int, top: float) -> tuple[list[list[float]], float, float]:
-    """Sets maps in rows; gives the upper left corner of each, and where all of them end at the right and below."""
+    """Set maps in rows; return the upper left corner of each, and where all of them end at the right and below."""
     widths = [max(width for width, _ in sizes[at::columns]) + BETWEEN for at in range(min(columns, len(sizes)))]
     heights = [max(height for _, height in sizes[at : at + columns]) for at in range(0, len(sizes), columns)]
     lefts = MARGIN + np.cumsum([0.0, *widths])

@@ -32,15 +32,15 @@ from regard.plot.grid import Tiles
 from regard.plot.heatmap import (
     KEY_HEIGHT,
     PAD,
-    Shade,
+    ColourScale,
     dots,
     draw_key,
     draw_matrix,
     name_columns,
     name_rows,
     place_map,
-    score_shade,
-    weight_shade,
+    score_scale,
+    weight_scale,
     write_cell_numbers,
 )
 from regard.plot.style import COLOURS, in_style
@@ -54,7 +54,7 @@ BELOW = "in each map: rows look (queries), columns are looked at (keys)"
 
 
 @dataclass(frozen=True, eq=False)
-class Heads:
+class HeadWeights:
     """The weights of all layers and heads of one kind of attention, over the words of one input."""
 
     kind: str
@@ -64,8 +64,8 @@ class Heads:
 
 
 @in_style
-def draw_head_grid(kinds: Sequence[Heads], title: str = "What each head looks at") -> Figure:
-    """Draws each kind as a block of maps, all of them in one scale."""
+def draw_head_grid(kinds: Sequence[HeadWeights], title: str = "What each head looks at") -> Figure:
+    """Draw each kind as a block of maps, all of them in one scale."""
     if not kinds:
         raise ValueError("a grid of heads needs one kind of attention or more, got 0")
     blocks = [_Block(each, PAGE / len(kinds)) for each in kinds]
@@ -74,7 +74,7 @@ def draw_head_grid(kinds: Sequence[Heads], title: str = "What each head looks at
     bottom = top + max(block.height for block in blocks) + 0.15
     figure, axes = make_sheet(max(wide, lefts[-1] - BETWEEN + MARGIN), bottom + KEY_HEIGHT)
     write_title(axes, title, BELOW)
-    shade = weight_shade(*(each.weights for each in kinds), root=True)
+    shade = weight_scale(*(each.weights for each in kinds), root=True)
     for left, block in zip(lefts, blocks, strict=False):
         block.draw(axes, float(left), top, shade)
     draw_key(figure, shade, Box(MARGIN, bottom, 1.5, KEY_HEIGHT), "weight (shaded by its square root)")
@@ -84,7 +84,7 @@ def draw_head_grid(kinds: Sequence[Heads], title: str = "What each head looks at
 class _Block:
     """One kind's maps, their names, and the room that all of it takes."""
 
-    def __init__(self, heads: Heads, page: float):
+    def __init__(self, heads: HeadWeights, page: float):
         L, H, Q, K = heads.weights.shape
         check_words("queries", heads.queries, Q, "rows")
         check_words("keys", heads.keys, K, "columns")
@@ -98,8 +98,8 @@ class _Block:
         self.top = line_height(TITLE) + line_height(NAME) + line_height(SMALL)
         self.height = self.top + self.tiles.height
 
-    def draw(self, axes: Axes, left: float, top: float, shade: Shade) -> None:
-        """Draws it with the upper left corner at a point."""
+    def draw(self, axes: Axes, left: float, top: float, shade: ColourScale) -> None:
+        """Draw it with the upper left corner at a point."""
         write_strong(axes, left, top + line_height(TITLE) / 2, self.heads.kind)
         write(axes, left, top + line_height(TITLE) + line_height(NAME) / 2, self.size, NAME, color=GREY)
         y = top + self.top
@@ -125,7 +125,7 @@ def draw_one_head(
     title: str = "What one head looks at",
     entropy: bool = False,
 ) -> Figure:
-    """Draws a head's weights with words on both sides, and on wish how spread out each row is."""
+    """Draw a head's weights with words on both sides, and on wish how spread out each row is."""
     Q, K = weights.shape
     check_words("queries", queries, Q, "rows")
     check_words("keys", keys, K, "columns")
@@ -135,7 +135,7 @@ def draw_one_head(
     right = bars.right + text_width("0.00", SMALL) + PAD if entropy else right
     figure, axes = make_sheet(max(wide, right + MARGIN), box.bottom + 0.15 + KEY_HEIGHT)
     write_title(axes, title, ONE_BELOW)
-    shade = weight_shade(weights)
+    shade = weight_scale(weights)
     draw_matrix(axes, weights, box, shade)
     write_cell_numbers(axes, weights, box, shade)
     name_rows(axes, queries, box)
@@ -147,7 +147,7 @@ def draw_one_head(
 
 
 def entropies(weights: Float[np.ndarray, "Q K"]) -> Float[np.ndarray, " Q"]:
-    """Gives −Σ w log w of each row in nats, a row of zeros having 0."""
+    """Return −Σ w log w of each row in nats, a row of zeros having 0."""
     return -(weights * np.log(np.where(weights > 0, weights, 1.0))).sum(1)
 
 
@@ -160,7 +160,7 @@ def _bars_width(K: int) -> float:
 
 
 def _draw_entropies(axes: Axes, weights: Float[np.ndarray, "Q K"], box: Box) -> None:
-    """Draws a bar for each row, which would fill the frame if all keys weighed the same."""
+    """Draw a bar for each row, which would fill the frame if all keys weighed the same."""
     Q, K = weights.shape
     pitch = box.height / Q
     for up, heading in zip((1.5, 0.5), _headings(K), strict=True):
@@ -191,7 +191,7 @@ def draw_term_maps(
     keys: Sequence[str],
     title: str = "What a score is made of",
 ) -> Figure:
-    """Draws each term, then their sum, all about 0 in one scale; the title says how far the sum is from the score.
+    """Draw each term, then their sum, all about 0 in one scale; the title says how far the sum is from the score.
 
     Where the score is not finite, one may not look. With many terms, each of them small, shades follow the root.
     """
@@ -207,7 +207,7 @@ def draw_term_maps(
     figure, axes = make_sheet(max(wide, tiles.width + 2 * MARGIN), bottom + KEY_HEIGHT)
     write_title(axes, title, below)
     maps = np.where(np.isfinite(score), [*terms, terms.sum(0)], np.nan)
-    shade = score_shade(maps, root=N > IN_A_ROW)
+    shade = score_scale(maps, root=N > IN_A_ROW)
     for at, (name, values) in enumerate(zip([*names, "sum"], maps, strict=True)):
         row, column = divmod(at, tiles.columns)
         box = tiles.box(row, column, MARGIN, top + line_height(NAME))
@@ -221,7 +221,7 @@ def draw_term_maps(
 
 
 def sum_error(terms: Float[np.ndarray, "N Q K"], score: Float[np.ndarray, "_ _"]) -> float:
-    """Gives the largest distance of the terms' sum from the score, where one may look."""
+    """Return the largest distance of the terms' sum from the score, where one may look."""
     if terms.shape[1:] != score.shape:
         raise ValueError(f"terms and score must have the same size, got {terms.shape[1:]} and {score.shape}")
     allowed = np.isfinite(score)
@@ -229,7 +229,7 @@ def sum_error(terms: Float[np.ndarray, "N Q K"], score: Float[np.ndarray, "_ _"]
 
 
 def _lay_tiles(queries: Sequence[str], keys: Sequence[str], n: int) -> Tiles:
-    """Spreads the maps over rows of nearly equal length."""
+    """Spread the maps over rows of nearly equal length."""
     rows = ceil(n / IN_A_ROW)
     columns = ceil(n / rows)
     side = float(
@@ -241,11 +241,11 @@ def _lay_tiles(queries: Sequence[str], keys: Sequence[str], n: int) -> Tiles:
 
 
 def _below(score: Float[np.ndarray, "Q K"], pool: int) -> str:
-    """Says how to read the maps, with what is true of these alone."""
+    """Say how to read the maps, with what is true of these alone."""
     grey = "" if np.isfinite(score).all() else "; grey: may not look"
     return "rows look (queries), columns are looked at (keys)" + grey + dots(pool)
 
 
-def _draw_term(axes: Axes, values: Float[np.ndarray, "Q K"], box: Box, shade: Shade) -> None:
+def _draw_term(axes: Axes, values: Float[np.ndarray, "Q K"], box: Box, shade: ColourScale) -> None:
     draw_matrix(axes, values, box, shade)
     write_cell_numbers(axes, values, box, shade, "z.1f", SMALL)

@@ -11,13 +11,15 @@ from matplotlib.figure import Figure
 
 from regard.plot.canvas import MARGIN, Box, make_sheet, title_size, write_title
 from regard.plot.grid import arrange, columns_for, draw_value_map, map_size
-from regard.plot.heatmap import KEY_HEIGHT, NOTHING, Shade, draw_key, number, score_shade
+from regard.plot.heatmap import KEY_HEIGHT, NOTHING, ColourScale, draw_key, number, score_scale
 from regard.plot.style import in_style
-from regard.trace.head_report import Head, HeadReport
+from regard.trace.head_report import HeadReport, HeadSummary
 
 BELOW = "in each cell the mean entropy of a head's rows in nats"
 KEY = "entropy as a share of the largest, the logarithm of the number of keys"
-SHARES = Shade(mpl.colormaps["Blues"].with_extremes(bad=NOTHING), Normalize(0.0, 1.0))  # from one key to all alike
+SHARES = ColourScale(
+    mpl.colormaps["Blues"].with_extremes(bad=NOTHING), Normalize(0.0, 1.0)
+)  # from one key to all alike
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +33,7 @@ class HeadEntropies:
 
 @in_style
 def draw_entropy_map(kinds: Sequence[HeadEntropies], title: str = "How spread out each head looks") -> Figure:
-    """Draws a map for each kind of attention, from white (one key) to dark (all keys alike)."""
+    """Draw a map for each kind of attention, from white (one key) to dark (all keys alike)."""
     if not kinds:
         raise ValueError("a map of entropies needs one kind of attention or more, got 0")
     for each in kinds:
@@ -77,14 +79,14 @@ class Measure:
     """One measure of all heads: for each kind what shades its map, and what stands in its cells."""
 
     name: str
-    shade: Shade
+    shade: ColourScale
     values: list[Float[np.ndarray, "_ _"]]
     texts: list[list[str]]
 
 
 @in_style
 def draw_importance_map(kinds: Sequence[HeadEffects], title: str = "How much each head matters") -> Figure:
-    """Draws the rise of the loss for each kind of attention and, where known, the fall of BLEU and the entropy."""
+    """Draw the rise of the loss for each kind of attention and, where known, the fall of BLEU and the entropy."""
     if not kinds:
         raise ValueError("a map of importance needs one kind of attention or more, got 0")
     measures = _measures(kinds)
@@ -103,25 +105,27 @@ def draw_importance_map(kinds: Sequence[HeadEffects], title: str = "How much eac
 
 
 def _measures(kinds: Sequence[HeadEffects]) -> list[Measure]:
-    """Gives the measures that are known of any kind."""
+    """Return the measures that are known of any kind."""
     found = [_effect("rise of the loss", [each.loss for each in kinds], "+z.3f")]
     if any(each.bleu is not None for each in kinds):
         found.append(_effect("fall of BLEU", [_like(each, each.bleu, "bleu") for each in kinds], "+z.2f"))
-    looks = [each.entropies or HeadEntropies(each.kind, _like(each, None, ""), _like(each, None, "")) for each in kinds]
+    by_kind = [
+        each.entropies or HeadEntropies(each.kind, _like(each, None, ""), _like(each, None, "")) for each in kinds
+    ]
     if any(each.entropies is not None for each in kinds):
-        shares = [_like(each, look.share, "entropies") for each, look in zip(kinds, looks, strict=True)]
-        texts = [[number(nats, ".2f") for nats in look.nats.flatten().tolist()] for look in looks]
+        shares = [_like(each, entropies.share, "entropies") for each, entropies in zip(kinds, by_kind, strict=True)]
+        texts = [[number(nats, ".2f") for nats in entropies.nats.flatten().tolist()] for entropies in by_kind]
         found.append(Measure(ENTROPY, SHARES, shares, texts))
     return found
 
 
 def _effect(name: str, values: list[Float[np.ndarray, "_ _"]], form: str) -> Measure:
     texts = [[number(value, form) for value in each.flatten().tolist()] for each in values]
-    return Measure(name, score_shade(*values), values, texts)
+    return Measure(name, score_scale(*values), values, texts)
 
 
 def _like(each: HeadEffects, values: Float[np.ndarray, "_ _"] | None, name: str) -> Float[np.ndarray, "_ _"]:
-    """Gives nothing for each head where nothing is known, and refuses what has another size."""
+    """Return nothing for each head where nothing is known, and reject what has another size."""
     if values is None:
         return np.full_like(each.loss, np.nan)
     if each.loss.shape != values.shape:
@@ -134,7 +138,7 @@ def _with_key(size: tuple[float, float]) -> tuple[float, float]:
 
 
 def report_figure(report: HeadReport) -> Figure:
-    """Draws what is lost without each head, and beside it how spread out it looks."""
+    """Draw what is lost without each head, and beside it how spread out it looks."""
     kinds = dict.fromkeys(head.kind for head in report.heads)
     title = f"What each head does on {report.n_pairs:,} pairs"
     return draw_importance_map(
@@ -142,13 +146,13 @@ def report_figure(report: HeadReport) -> Figure:
     )
 
 
-def _effects(kind: str, heads: list[Head]) -> HeadEffects:
-    """Sets heads of one kind in rows of one layer."""
+def _effects(kind: str, heads: list[HeadSummary]) -> HeadEffects:
+    """Set heads of one kind in rows of one layer."""
     rows = [
         sorted((each for each in heads if each.layer == layer), key=lambda each: each.head) for layer in _layers(heads)
     ]
 
-    def table(value: Callable[[Head], float | None]) -> Float[np.ndarray, "L H"]:
+    def table(value: Callable[[HeadSummary], float | None]) -> Float[np.ndarray, "L H"]:
         return np.array([[value(head) for head in row] for row in rows], dtype=np.float64)
 
     bleu = None if heads[0].bleu is None else table(lambda head: head.bleu)
@@ -156,5 +160,5 @@ def _effects(kind: str, heads: list[Head]) -> HeadEffects:
     return HeadEffects(kind, table(lambda head: head.loss), bleu, entropies)
 
 
-def _layers(heads: list[Head]) -> list[int]:
+def _layers(heads: list[HeadSummary]) -> list[int]:
     return sorted({head.layer for head in heads})

@@ -36,30 +36,30 @@ KEY_HEIGHT = 0.5  # inches that a key with its numbers needs
 
 
 @dataclass(frozen=True, eq=False)
-class Shade:
+class ColourScale:
     """A scale of colours, to be shared by all that is to be compared."""
 
     colours: Colormap
     norm: Normalize
 
     def inks(self, numbers: Float[np.ndarray, "..."]) -> list[str]:
-        """Gives the colour in which each number can be read on its own shade, row by row."""
+        """Return the colour in which each number can be read on its own shade, row by row."""
         red, green, blue, _ = np.moveaxis(self.colours(self.norm(np.ma.masked_invalid(numbers.flatten()))), -1, 0)
         return np.where(0.299 * red + 0.587 * green + 0.114 * blue < 0.5, "white", "black").tolist()
 
 
-def weight_shade(*weights: Float[np.ndarray, "..."], root: bool = False) -> Shade:
-    """Shades from white at 0 to dark blue at the largest weight; `root` by the square root, so that small ones show."""
+def weight_scale(*weights: Float[np.ndarray, "..."], root: bool = False) -> ColourScale:
+    """Shade from white at 0 to dark blue at the largest weight; `root` by the square root, so that small ones show."""
     top = max((float(each.max()) for each in weights if each.size), default=0.0) or 1.0
     colours = mpl.colormaps["Blues"].with_extremes(bad=NOTHING)
-    return Shade(colours, PowerNorm(0.5, 0.0, top) if root else Normalize(0.0, top))
+    return ColourScale(colours, PowerNorm(0.5, 0.0, top) if root else Normalize(0.0, top))
 
 
-def score_shade(*scores: Float[np.ndarray, "..."], root: bool = False) -> Shade:
-    """Shades from red below 0 over white to blue above, as far to either side as the largest finite number lies."""
+def score_scale(*scores: Float[np.ndarray, "..."], root: bool = False) -> ColourScale:
+    """Shade from red below 0 over white to blue above, as far to either side as the largest finite number lies."""
     top = max((float(np.abs(each[np.isfinite(each)]).max(initial=0.0)) for each in scores), default=0.0) or 1.0
     norm = FuncNorm((_signed_root, _signed_square), -top, top) if root else Normalize(-top, top)
-    return Shade(mpl.colormaps["RdBu"].with_extremes(bad=NOTHING), norm)
+    return ColourScale(mpl.colormaps["RdBu"].with_extremes(bad=NOTHING), norm)
 
 
 def _signed_root(x: Any) -> Any:
@@ -70,8 +70,8 @@ def _signed_square(x: Any) -> Any:
     return np.sign(x) * np.square(x)
 
 
-def draw_key(figure: Figure, shade: Shade, box: Box, label: str) -> None:
-    """Draws the scale itself as a bar in the upper part of a box, its numbers below, its meaning to the right."""
+def draw_key(figure: Figure, shade: ColourScale, box: Box, label: str) -> None:
+    """Draw the scale itself as a bar in the upper part of a box, its numbers below, its meaning to the right."""
     width, height = figure.get_size_inches()
     bar = 0.1
     texts = [f"{tick:.2g}".replace("-", "−") for tick in _ticks(shade.norm)]
@@ -86,7 +86,7 @@ def draw_key(figure: Figure, shade: Shade, box: Box, label: str) -> None:
 
 
 def _ticks(norm: Normalize) -> list[float]:
-    """Marks the ends and the middle."""
+    """Mark the ends and the middle."""
     return np.asarray(norm.inverse(np.array([0.0, 0.5, 1.0]))).tolist()
 
 
@@ -97,8 +97,8 @@ FAINT = "#999999"
 _SLANT = 0.7072  # sine and cosine of 45°
 
 
-def draw_matrix(axes: Axes, values: Float[np.ndarray, "Q K"], box: Box, shade: Shade) -> None:
-    """Fills the box with shades, the first row on top, what is not finite in grey, what is too small to see pooled."""
+def draw_matrix(axes: Axes, values: Float[np.ndarray, "Q K"], box: Box, shade: ColourScale) -> None:
+    """Fill the box with shades, the first row on top, what is not finite in grey, what is too small to see pooled."""
     axes.imshow(
         np.ma.masked_invalid(pooled(values, pool_step(values.shape, box))),
         extent=(box.left, box.right, box.bottom, box.top),
@@ -113,17 +113,17 @@ def draw_matrix(axes: Axes, values: Float[np.ndarray, "Q K"], box: Box, shade: S
 
 
 def pool_step(shape: tuple[int, ...], box: Box) -> int:
-    """Gives the side of the squares of cells that must share a dot so that all dots can be seen."""
+    """Return the side of the squares of cells that must share a dot so that all dots can be seen."""
     return max(ceil(shape[0] / (DOTS * box.height)), ceil(shape[1] / (DOTS * box.width)))
 
 
 def dots(step: int) -> str:
-    """Says what a dot stands for, where it is more than one cell."""
+    """Say what a dot stands for, where it is more than one cell."""
     return f"; a dot: the largest of {step} × {step} cells" if step > 1 else ""
 
 
 def pooled(values: Float[np.ndarray, "Q K"], step: int) -> Float[np.ndarray, "q k"]:
-    """Gives the finite number furthest from 0 of each square of cells: a mean would wash out thin lines."""
+    """Return the finite number furthest from 0 of each square of cells: a mean would wash out thin lines."""
     if step == 1:
         return values
     finite = np.where(np.isfinite(values), values, np.nan)
@@ -135,9 +135,9 @@ def pooled(values: Float[np.ndarray, "Q K"], step: int) -> Float[np.ndarray, "q 
 
 
 def write_cell_numbers(
-    axes: Axes, values: Float[np.ndarray, "Q K"], box: Box, shade: Shade, form: str = "z.2f", size: float = NAME
+    axes: Axes, values: Float[np.ndarray, "Q K"], box: Box, shade: ColourScale, form: str = "z.2f", size: float = NAME
 ) -> None:
-    """Writes each finite number into its cell if all of them fit, those that round to 0 faintly."""
+    """Write each finite number into its cell if all of them fit, those that round to 0 faintly."""
     if box.height / len(values) < line_height(size):
         return
     texts = [number(value, form) for value in values.flatten().tolist()]
@@ -147,14 +147,14 @@ def write_cell_numbers(
 
 
 def number(value: float, form: str) -> str:
-    """Writes a number as in print, and nothing for one that is not finite."""
+    """Write a number as in print, and nothing for one that is not finite."""
     return format(value, form).replace("-", "−") if np.isfinite(value) else ""
 
 
 def write_cells(
     axes: Axes, texts: Sequence[str], inks: Sequence[str], shape: tuple[int, ...], box: Box, size: float = NAME
 ) -> None:
-    """Writes a text into each cell, row by row, if all of them fit."""
+    """Write a text into each cell, row by row, if all of them fit."""
     width, height = box.width / shape[1], box.height / shape[0]
     if height < line_height(size) or width < widest(sorted(set(texts), key=len)[-20:], size) + PAD:
         return
@@ -166,17 +166,17 @@ def write_cells(
 
 
 def stride(n: int, length: float, size: float) -> int:
-    """Gives the smallest step at which lines of text fit along a side."""
+    """Return the smallest step at which lines of text fit along a side."""
     return ceil(line_height(size) * n / length - 1e-9)
 
 
 def row_room(words: Sequence[str], size: float = NAME) -> float:
-    """Gives the width in inches that the words of the rows take to the left of a box."""
+    """Return the width in inches that the words of the rows take to the left of a box."""
     return widest([readable(word) for word in words], size) + 2 * PAD
 
 
 def name_rows(axes: Axes, words: Sequence[str], box: Box, size: float = NAME) -> None:
-    """Writes the words of the rows to the left of a box; each second, third … alone where there is no room for all."""
+    """Write the words of the rows to the left of a box; each second, third … alone where there is no room for all."""
     pitch, step = box.height / len(words), stride(len(words), box.height, size)
     for i in range(0, len(words), step):
         y = box.top + (i + 0.5) * pitch
@@ -185,7 +185,7 @@ def name_rows(axes: Axes, words: Sequence[str], box: Box, size: float = NAME) ->
 
 
 def column_room(words: Sequence[str], width: float, size: float = NAME) -> tuple[float, float]:
-    """Gives the height in inches that the words of the columns take above a box, and what stands out to its right."""
+    """Return the height in inches that the words of the columns take above a box, and what stands out to its right."""
     labels = [readable(word) for word in words]
     turn = _turn(labels, width / len(words), size)
     longest, line = widest(labels, size), line_height(size)
@@ -200,23 +200,23 @@ def column_room(words: Sequence[str], width: float, size: float = NAME) -> tuple
 
 
 def name_columns(axes: Axes, words: Sequence[str], box: Box, size: float = NAME) -> None:
-    """Writes the words of the columns above a box, level where they fit, else slanted, else upright."""
+    """Write the words of the columns above a box, level where they fit, else slanted, else upright."""
     labels = [readable(word) for word in words]
     pitch, step = box.width / len(words), stride(len(words), box.width, size)
     turn = _turn(labels, pitch, size)
-    look = {"va": "bottom", "ha": "left" if turn == 45 else "center", "rotation": turn}
+    style = {"va": "bottom", "ha": "left" if turn == 45 else "center", "rotation": turn}
     if turn == 45:
-        look["rotation_mode"] = "anchor"
+        style["rotation_mode"] = "anchor"
     for j in range(0, len(words), step):
         x = box.left + (j + 0.5) * pitch
         _mark(axes, (x, x), (box.top - PAD / 2, box.top), step)
-        write(axes, x, box.top - PAD, labels[j], size, **look)
+        write(axes, x, box.top - PAD, labels[j], size, **style)
 
 
 def place_map(
     rows: Sequence[str], columns: Sequence[str], cell: tuple[float, float], top: float, page: float = PAGE
 ) -> tuple[Box, float]:
-    """Gives the place of a map below a title, its cells at most of this size, and where its words end at the right."""
+    """Return the place of a map below a title, its cells at most of this size, and where its words end at the right."""
     width, height = min(page, len(columns) * cell[0]), min(page, len(rows) * cell[1])
     up, out = column_room(columns, width)
     box = Box(MARGIN + row_room(rows), top + up, width, height)
@@ -224,14 +224,14 @@ def place_map(
 
 
 def _turn(labels: Sequence[str], pitch: float, size: float) -> int:
-    """Gives the angle in degrees at which labels stand without touching."""
+    """Return the angle in degrees at which labels stand without touching."""
     if widest(labels, size) + PAD <= pitch:
         return 0
     return 45 if pitch * _SLANT >= line_height(size) else 90
 
 
 def _mark(axes: Axes, x: tuple[float, float], y: tuple[float, float], step: int) -> None:
-    """Ties a word to its own row or column where its neighbours have none."""
+    """Tie a word to its own row or column where its neighbours have none."""
     if step > 1:
         axes.plot(x, y, color=GREY, linewidth=0.5)
 
@@ -243,7 +243,7 @@ def draw_weights(
     columns: Sequence[str] = (),
     largest: float | None = None,
 ) -> None:
-    """Draws each weight as a shade from white (0) to blue (`largest`, by default the largest there is)."""
+    """Draw each weight as a shade from white (0) to blue (`largest`, by default the largest there is)."""
     axes.imshow(weights.numpy(), cmap="Blues", vmin=0.0, vmax=largest, aspect="auto", interpolation="nearest")
     axes.spines[:].set_visible(False)
     if columns:
@@ -253,7 +253,7 @@ def draw_weights(
 
 
 def write_numbers(axes: Axes, weights: Float[Tensor, "Q K"]) -> None:
-    """Writes each weight into its cell."""
+    """Write each weight into its cell."""
     for i, row in enumerate(weights.tolist()):
         for j, weight in enumerate(row):
             colour = "white" if weight > 0.6 else "black"
@@ -275,7 +275,7 @@ def draw_heatmaps(
     figsize: tuple[float | int, float | int] | None = None,
     cmap: str = "Reds",
 ) -> Figure:
-    """Draws each matrix by itself, a title above each column; grey where a number is not finite."""
+    """Draw each matrix by itself, a title above each column; grey where a number is not finite."""
     R, C, _, _ = matrices.shape
     if titles is not None:
         check_words("titles", titles, C, "columns")

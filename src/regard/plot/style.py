@@ -41,18 +41,18 @@ _CHINESE = re.compile(r"[⺀-〿㐀-䶿一-鿿豈-﫿＀-￯]")
 
 
 def chinese_family() -> str | None:
-    """Gives the name of a font family that draws Chinese, or None where there is none."""
+    """Return the name of a font family that draws Chinese, or None where there is none."""
     known = {font.name for font in font_manager.fontManager.ttflist}
     return next((family for family in FAMILIES if family in known), None) or _packaged_family()
 
 
 def has_chinese(text: str) -> bool:
-    """Tells whether a text needs such a font."""
+    """Return whether a text needs such a font."""
     return _CHINESE.search(text) is not None
 
 
 def _packaged_family() -> str | None:
-    """Registers the font file inside zhplot, without importing that package: it would change matplotlib's settings."""
+    """Register the font file inside zhplot, without importing that package: it would change matplotlib's settings."""
     spec = find_spec("zhplot")
     if spec is None or spec.origin is None:
         return None
@@ -82,7 +82,7 @@ STYLE: Any = {
 
 
 def in_style(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-    """Makes a drawing function use our style and a font for Chinese, and leave the caller's settings alone."""
+    """Make a drawing function use our style and a font for Chinese, and leave the caller's settings alone."""
 
     @wraps(draw)
     def styled(*args: P.args, **kwargs: P.kwargs) -> Figure:
@@ -94,7 +94,7 @@ def in_style(draw: Callable[P, Figure]) -> Callable[P, Figure]:
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Sets our style for a while."""
+    """Set our style for a while."""
     family = chinese_family()
     families = ["DejaVu Sans"] if family is None else ["DejaVu Sans", family]
     with mpl.rc_context({**STYLE, "font.family": families}):
@@ -102,7 +102,7 @@ def style() -> Iterator[None]:
 
 
 def check_ending(path: Path) -> None:
-    """Raises ValueError for a file whose ending names no kind of figure we save, or whose folder does not exist."""
+    """Raise ValueError for a file whose ending names no kind of figure we save, or whose folder does not exist."""
     if path.suffix.lower() not in ENDINGS:
         raise ValueError(f"a figure's file must end in {', '.join(ENDINGS)}, got {path.name!r}")
     if not path.parent.is_dir():
@@ -110,7 +110,7 @@ def check_ending(path: Path) -> None:
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Saves as PNG, SVG or PDF by the file's ending; a file that was there is replaced once the new one is complete."""
+    """Save as PNG, SVG or PDF by the file's ending; a file that was there is replaced once the new one is complete."""
     check_ending(path)
     check_font(figure)
     with TemporaryDirectory(dir=path.parent, prefix=".figure-") as folder, style():
@@ -133,12 +133,12 @@ class Drawing(Figure):
     """A figure that is shown without pyplot, whichever backend is set."""
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Any:
-        """Gives a sharp picture, and the size at which its letters have theirs."""
+        """Return a sharp picture, and the size at which its letters have theirs."""
         return {"image/png": to_png(self), "text/plain": repr(self)}, {"image/png": shown_size(self)}
 
 
 def to_png(figure: Figure) -> str:
-    """Gives a figure as PNG in base64, as notebooks and HTML take it."""
+    """Return a figure as PNG in base64, as notebooks and HTML take it."""
     check_font(figure)
     file = BytesIO()
     with style():
@@ -147,6 +147,6 @@ def to_png(figure: Figure) -> str:
 
 
 def shown_size(figure: Figure) -> dict[str, int]:
-    """Gives the pixels that a figure takes on a page."""
+    """Return the pixels that a figure takes on a page."""
     width, height = (round(inches * CSS_DPI) for inches in figure.get_size_inches())
     return {"width": width, "height": height}

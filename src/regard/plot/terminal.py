@@ -20,34 +20,34 @@ from torch import Tensor
 from regard.plot.canvas import readable, shorten
 from regard.score import Scores
 from regard.trace.decompose import Terms
-from regard.trace.head_report import Head, HeadReport
-from regard.trace.summary import Spread
-from regard.trace.trace import Step
+from regard.trace.head_report import HeadReport, HeadSummary
+from regard.trace.summary import LayerEntropies
+from regard.trace.trace import OutputToken
 from regard.zoo import Entry
 
 T = TypeVar("T")
 
 
 def with_bar(items: Iterable[T], total: int | None, what: str) -> Iterable[T]:
-    """Shows progress on the error stream, where a person is watching, so that results can be piped."""
+    """Show progress on the error stream, where a person is watching, so that results can be piped."""
     console = Console(stderr=True)
     return track(items, what, total=total, console=console, transient=True, disable=not console.is_terminal)
 
 
 def as_json(result: Any) -> str:
-    """Gives a result as one line of JSON."""
+    """Return a result as one line of JSON."""
     from regard.study.stats import plain
 
     return json.dumps(plain(result), ensure_ascii=False)
 
 
 def print_json(result: Any) -> None:
-    """Prints a result for programs."""
+    """Print a result for programs."""
     print(as_json(result))
 
 
 def print_tables(*tables: Table) -> None:
-    """Prints tables for people; brackets and colons in somebody's words are just that."""
+    """Print tables for people; brackets and colons in somebody's words are just that."""
     console = Console(markup=False, emoji=False)
     for table in tables:
         console.print(table)
@@ -55,7 +55,7 @@ def print_tables(*tables: Table) -> None:
 
 
 def print_markdown(text: str) -> None:
-    """Prints a page for people."""
+    """Print a page for people."""
     from rich.markdown import Markdown
 
     Console().print(Markdown(text))
@@ -63,7 +63,7 @@ def print_markdown(text: str) -> None:
 
 @contextmanager
 def writing(output: Path | None) -> Iterator[Callable[[str], None]]:
-    """Gives what writes a line to stdout, or to a file that is there whole in the end or not at all."""
+    """Return what writes a line to stdout, or to a file that is there whole in the end or not at all."""
     if output is None:
         yield print
         return
@@ -74,12 +74,12 @@ def writing(output: Path | None) -> Iterator[Callable[[str], None]]:
 
 
 def say(message: str) -> None:
-    """Says a sentence on the error stream."""
+    """Say a sentence on the error stream."""
     Console(stderr=True, soft_wrap=True, emoji=False).print(message)
 
 
 def escaped(text: str) -> str:
-    """Keeps a text from being read as markup."""
+    """Keep a text from being read as markup."""
     return escape(text)
 
 
@@ -95,7 +95,7 @@ QUIET: Any = {
 
 
 def result_table(result: Scores) -> Table:
-    """Lists scores with what they were measured by."""
+    """List scores with what they were measured by."""
     table = Table(title=f"{result.n:,} sentences", **QUIET)
     for column in ("score", "value", "signature"):
         table.add_column(column, justify="right" if column == "value" else "left")
@@ -105,7 +105,7 @@ def result_table(result: Scores) -> Table:
 
 
 def info_table(found: dict[str, Any]) -> Table:
-    """Lists what a model is."""
+    """List what a model is."""
     table = Table(title="Model", show_header=False, **QUIET)
     form = f"{found['precision']}, {found['bytes'] / 2**20:.1f} MiB in {found['shards']} file"
     table.add_row("parameters", f"{found['parameters']:,} as {form}{'s' * (found['shards'] > 1)}")
@@ -119,7 +119,7 @@ def info_table(found: dict[str, Any]) -> Table:
 
 
 def models_table(entries: list[Entry]) -> Table:
-    """Lists the models that come with the package, and below them their licences, which may be many."""
+    """List the models that come with the package, and below them their licences, which may be many."""
     licences = "\n".join(f"{each.name}: {each.licence or 'no licence is named'}" for each in entries)
     table = Table(title="Models that come with the package", caption=f"Licences\n{licences}", **QUIET)
     for column in ("name", "from", "to", "family", "parameters", "MiB", "BLEU"):
@@ -132,14 +132,14 @@ def models_table(entries: list[Entry]) -> Table:
     return table
 
 
-def looked_at_table(
+def word_attention_table(
     weights: Float[np.ndarray, "T S"],
     src: Sequence[str],
     tgt: Sequence[str],
     most: int = 3,
     title: str = "What each word looked at",
 ) -> Table:
-    """Lists each target word with the source words of the largest shares, the largest first."""
+    """List each target word with the source words of the largest shares, the largest first."""
     if weights.shape != (len(tgt), len(src)):
         raise ValueError(
             f"weights must have a row for each target word and a column for each source word, "
@@ -159,15 +159,15 @@ def looked_at_table(
 
 
 def _cells(word: str, share: float) -> tuple[Text, Text]:
-    """Gives a word with its share, both fainter where there is little of it, and nothing where there is none."""
+    """Return a word with its share, both fainter where there is little of it, and nothing where there is none."""
     if share < 0.005:
         return Text(), Text()
-    look = "" if share >= 0.1 else "dim"
-    return Text(readable(word), look), Text(f"{share:.0%} ", look)
+    style = "" if share >= 0.1 else "dim"
+    return Text(readable(word), style), Text(f"{share:.0%} ", style)
 
 
-def steps_table(steps: Sequence[Step], most: int = 3, title: str = "What was said") -> Table:
-    """Lists each piece with its probability and the likeliest others."""
+def steps_table(steps: Sequence[OutputToken], most: int = 3, title: str = "What was said") -> Table:
+    """List each piece with its probability and the likeliest others."""
     table = Table(title=title, **QUIET)
     table.add_column("said", no_wrap=True)
     table.add_column("p", justify="right", no_wrap=True)
@@ -190,8 +190,8 @@ SPREAD_CAPTION = (
 )
 
 
-def spread_table(layers: Sequence[Spread], title: str = "How spread out each head looks") -> Table:
-    """Lists the kinds of attention, a column for each layer, a block for each head."""
+def spread_table(layers: Sequence[LayerEntropies], title: str = "How spread out each head looks") -> Table:
+    """List the kinds of attention, a column for each layer, a block for each head."""
     kinds = list(dict.fromkeys(each.kind for each in layers))
     depth = max((each.layer for each in layers), default=-1) + 1
     table = Table(title=title, caption=SPREAD_CAPTION, **QUIET)
@@ -211,7 +211,7 @@ def _block(share: float) -> str:
 def numbers_table(
     values: Float[Tensor, "Q K"], queries: Sequence[str], keys: Sequence[str], title: str, caption: str = ""
 ) -> Table:
-    """Lists a row for each query and a column for each key; the largest of each row stands out."""
+    """List a row for each query and a column for each key; the largest of each row stands out."""
     table = Table(title=title, caption=caption or None, **QUIET)
     table.add_column("", no_wrap=True)
     for key in keys:
@@ -223,7 +223,7 @@ def numbers_table(
 
 
 def terms_tables(terms: Terms, queries: Sequence[str], keys: Sequence[str]) -> list[Table]:
-    """Lists each term, and the score that they add up to."""
+    """List each term, and the score that they add up to."""
     tables = [numbers_table(term, queries, keys, name) for name, term in zip(terms.names, terms.terms, strict=True)]
     off = f"the terms add up to it but for {terms.error:.1e} of the largest score"
     return [*tables, numbers_table(terms.total, queries, keys, "score", off)]
@@ -250,7 +250,7 @@ FORMS = {"entropy": ".2f", "offset": "+z.1f"}
 
 
 def head_table(report: HeadReport, by: str = "loss") -> Table:
-    """Lists heads by one of their columns, see `HeadReport.ranked`."""
+    """List heads by one of their columns, see `HeadReport.ranked`."""
     table = Table(title=f"Heads by {by}, {_whole(report)}", caption=HEADS_CAPTION, **CLOSE)
     for name in ("head", *HEADINGS.values(), "loss", "BLEU"):
         table.add_column(name, justify="left" if name == "head" else "right", no_wrap=True)
@@ -260,12 +260,12 @@ def head_table(report: HeadReport, by: str = "loss") -> Table:
 
 
 def _whole(report: HeadReport) -> str:
-    """Says what the model is worth with all its heads."""
+    """Say what the model is worth with all its heads."""
     bleu = "" if report.whole.bleu is None else f", BLEU {report.whole.bleu:.2f}"
     return f"{report.n_pairs:,} pairs: loss {report.whole.loss:.3f}{bleu} with all of them"
 
 
-def _head_cells(head: Head) -> list[str]:
+def _head_cells(head: HeadSummary) -> list[str]:
     habits = [_head_cell(getattr(head.habits, name), FORMS.get(name, ".0%")) for name in HEADINGS]
     return [*habits, _head_cell(head.loss, "+z.4f"), _head_cell(head.bleu, "+z.2f")]
 

@@ -13,13 +13,13 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from regard.plot.beam_tree import BeamTree, Fate, draw_beam_tree
 from regard.plot.canvas import NAME, TITLE, check_words
-from regard.plot.head_maps import Heads, draw_head_grid, draw_one_head, draw_term_maps
+from regard.plot.head_maps import HeadWeights, draw_head_grid, draw_one_head, draw_term_maps
 from regard.plot.head_values import HeadEntropies, draw_entropy_map
 from regard.plot.style import Drawing, in_style
-from regard.plot.words import draw_looked_at
-from regard.trace.attention import KINDS, Look, mean_relative_entropy
-from regard.trace.search_tree import Node, Tree
-from regard.trace.summary import ALL_HEADS, Choice, looked_at
+from regard.plot.words import draw_word_attention
+from regard.trace.attention import KINDS, AttentionMap, mean_relative_entropy
+from regard.trace.search_tree import SearchTree, TreeNode
+from regard.trace.summary import ALL_HEADS, HeadChoice, word_attention
 from regard.trace.trace import Trace, sides
 from regard.train.state import Progress
 
@@ -42,7 +42,7 @@ class StreamNorms:
 def draw_norms(
     streams: Sequence[StreamNorms], title: str = "How long the vectors of the residual stream are"
 ) -> Figure:
-    """Draws a panel for each stream, from its first sub-layer to its last, all in one scale."""
+    """Draw a panel for each stream, from its first sub-layer to its last, all in one scale."""
     if not streams:
         raise ValueError("norms need one residual stream or more, got 0")
     for each in streams:
@@ -67,7 +67,7 @@ def _draw_stream(axes: Axes, stream: StreamNorms) -> None:
 
 
 def _set_scale(axes: Axes, norms: Float[np.ndarray, " M"]) -> None:
-    """Begins at 0, or counts in powers where small updates would lie on the floor."""
+    """Begin at 0, or counts in powers where small updates would lie on the floor."""
     smallest = norms[norms > 0].min(initial=np.inf)
     if norms.max() > WIDE * smallest:
         axes.set_yscale("log")
@@ -80,40 +80,40 @@ def _set_scale(axes: Axes, norms: Float[np.ndarray, " M"]) -> None:
         axes.set_ylabel("mean norm")
 
 
-def words_figure(trace: Trace, choice: Choice = ALL_HEADS) -> Figure:
-    """Draws what each output word looked at by the heads that are chosen."""
-    seen = looked_at(trace, choice)
+def words_figure(trace: Trace, choice: HeadChoice = ALL_HEADS) -> Figure:
+    """Draw what each output word looked at by the heads that are chosen."""
+    seen = word_attention(trace, choice)
     source, output = [word.text for word in seen.source], [word.text for word in seen.output]
-    return draw_looked_at(seen.shares.numpy(), source, output, f"{trace.text} → {trace.output}")
+    return draw_word_attention(seen.shares.numpy(), source, output, f"{trace.text} → {trace.output}")
 
 
 def heads_figure(trace: Trace) -> Figure:
-    """Draws all heads of all layers."""
+    """Draw all heads of all layers."""
     kinds = []
     for kind in KINDS:
-        layers = [look.weights() for look in trace.looks if look.kind == kind]
+        layers = [attention_map.weights() for attention_map in trace.attention if attention_map.kind == kind]
         if layers:
-            kinds.append(Heads(kind, torch.stack(layers).numpy(), *sides(trace, kind)))
+            kinds.append(HeadWeights(kind, torch.stack(layers).numpy(), *sides(trace, kind)))
     return draw_head_grid(kinds)
 
 
 def entropy_figure(trace: Trace) -> Figure:
-    """Draws how spread out each head looks."""
+    """Draw how spread out each head looks."""
     kinds = []
     for kind in KINDS:
-        layers = [look for look in trace.looks if look.kind == kind]
+        layers = [attention_map for attention_map in trace.attention if attention_map.kind == kind]
         if layers:
-            nats = torch.stack([look.entropy().mean(-1) for look in layers])
-            share = torch.stack([mean_relative_entropy(look) for look in layers])
+            nats = torch.stack([attention_map.entropy().mean(-1) for attention_map in layers])
+            share = torch.stack([mean_relative_entropy(attention_map) for attention_map in layers])
             kinds.append(HeadEntropies(kind, nats.numpy(), share.to(nats.dtype).numpy()))
     return draw_entropy_map(kinds)
 
 
 def norms_figure(trace: Trace) -> Figure:
-    """Draws how long the vectors of the residual stream are."""
+    """Draw how long the vectors of the residual stream are."""
     streams = []
-    for stack in dict.fromkeys(flow.stack for flow in trace.flows):
-        flows = [flow for flow in trace.flows if flow.stack == stack]
+    for stack in dict.fromkeys(flow.stack for flow in trace.residual_norms):
+        flows = [flow for flow in trace.residual_norms if flow.stack == stack]
         columns = ([flow.before for flow in flows], [flow.update for flow in flows], [flow.after for flow in flows])
         means = (np.array([float(norms.mean()) for norms in column]) for column in columns)
         names = [f"{flow.layer} {flow.sublayer.replace('_', ' ')}" for flow in flows]
@@ -122,28 +122,28 @@ def norms_figure(trace: Trace) -> Figure:
 
 
 def tree_figure(trace: Trace) -> Figure:
-    """Draws the search: what was kept and what ended, and of what was dropped the likeliest at each step."""
+    """Draw the search: what was kept and what ended, and of what was dropped the likeliest at each step."""
     nodes = _worth_drawing(trace.tree, trace.settings.beam)
-    places = {node.number: place for place, node in enumerate(nodes)}
+    indices = {node.number: index for index, node in enumerate(nodes)}
     fates = [node.fate if node.fate in get_args(Fate) else "kept" for node in nodes]
-    parents = [places.get(node.parent) for node in nodes]
+    parents = [indices.get(node.parent) for node in nodes]
     totals = np.array([node.total for node in nodes])
-    pieces = [node.piece for node in nodes]
-    return draw_beam_tree(BeamTree(pieces, parents, totals, fates, places[trace.tree.best]), trace.text)
+    tokens = [node.piece for node in nodes]
+    return draw_beam_tree(BeamTree(tokens, parents, totals, fates, indices[trace.tree.best]), trace.text)
 
 
-def head_figure(trace: Trace, look: Look, head: int) -> Figure:
-    """Draws one head."""
-    title = f"{look.kind} layer {look.layer}, head {head}"
-    return draw_one_head(look.weights(head).numpy(), *sides(trace, look.kind), title, entropy=True)
+def head_figure(trace: Trace, attention_map: AttentionMap, head: int) -> Figure:
+    """Draw one head."""
+    title = f"{attention_map.kind} layer {attention_map.layer}, head {head}"
+    return draw_one_head(attention_map.weights(head).numpy(), *sides(trace, attention_map.kind), title, entropy=True)
 
 
-def terms_figure(trace: Trace, look: Look, head: int) -> Figure:
-    """Draws what one head's scores are made of."""
-    terms = look.terms(head)
-    score = terms.total.masked_fill(~look.allowed(head), -torch.inf)
-    title = f"Scores of {look.kind} layer {look.layer}, head {head}"
-    return draw_term_maps(terms.names, terms.terms.numpy(), score.numpy(), *sides(trace, look.kind), title)
+def terms_figure(trace: Trace, attention_map: AttentionMap, head: int) -> Figure:
+    """Draw what one head's scores are made of."""
+    terms = attention_map.terms(head)
+    score = terms.total.masked_fill(~attention_map.allowed(head), -torch.inf)
+    title = f"Scores of {attention_map.kind} layer {attention_map.layer}, head {head}"
+    return draw_term_maps(terms.names, terms.terms.numpy(), score.numpy(), *sides(trace, attention_map.kind), title)
 
 
 FIGURES: dict[str, Callable[[Trace], Figure]] = {
@@ -155,8 +155,8 @@ FIGURES: dict[str, Callable[[Trace], Figure]] = {
 }
 
 
-def _worth_drawing(tree: Tree, n_dropped: int) -> list[Node]:
-    dropped: dict[int, list[Node]] = {}
+def _worth_drawing(tree: SearchTree, n_dropped: int) -> list[TreeNode]:
+    dropped: dict[int, list[TreeNode]] = {}
     for node in tree.leaves("dropped"):
         dropped.setdefault(node.step, []).append(node)
     kept = {node.number for some in dropped.values() for node in some[:n_dropped]}
@@ -168,7 +168,7 @@ SCORES = {"bleu": "BLEU", "chrf": "chrF"}
 
 @in_style
 def draw_training(progress: Progress) -> Figure:
-    """Draws the loss of training and validation over the steps, and the scores of validation where there are any."""
+    """Draw the loss of training and validation over the steps, and the scores of validation where there are any."""
     scored = not progress.valid or "bleu" in progress.valid[-1]
     figure = Drawing(figsize=(9 if scored else 4.8, 3.4))
     loss, *rest = figure.subplots(1, 2 if scored else 1, squeeze=False)[0]

@@ -39,7 +39,7 @@ from regard.plot.heatmap import (
     name_rows,
     place_map,
     row_room,
-    weight_shade,
+    weight_scale,
 )
 from regard.plot.style import COLOURS, in_style
 
@@ -63,18 +63,18 @@ class _Panel:
 
     @property
     def rooms(self) -> tuple[float, float]:
-        """Gives the widths of the two columns."""
+        """Return the widths of the two columns."""
         columns = zip((self.queries, self.keys), self.sides, strict=True)
         left, right = (max(row_room(words), text_width(side, NAME) + PAD) for words, side in columns)
         return left, right
 
     @property
     def width(self) -> float:
-        """Gives the width of the panel."""
+        """Return the width of the panel."""
         return sum(self.rooms) + SPAN
 
     def span(self, left: float, top: float) -> Box:
-        """Gives the place of the lines."""
+        """Return the place of the lines."""
         return Box(left + self.rooms[0], top, SPAN, PITCH * max(len(self.queries), len(self.keys)))
 
 
@@ -87,7 +87,7 @@ def draw_head_lines(
     title: str = "Who looks at whom",
     sides: tuple[str, str] = ("query", "key"),
 ) -> Figure:
-    """Draws queries at the left, keys at the right, and between them lines as strong as the weights.
+    """Draw queries at the left, keys at the right, and between them lines as strong as the weights.
 
     Colours that anybody can tell apart are few: more heads than these are spread over several panels.
     """
@@ -114,7 +114,7 @@ def draw_head_lines(
 
 
 def _heights(n: int, box: Box) -> Float[np.ndarray, " n"]:
-    """Spreads words evenly from top to bottom."""
+    """Spread words evenly from top to bottom."""
     return box.top + (np.arange(n) + 0.5) * box.height / n
 
 
@@ -127,7 +127,7 @@ def _write_words(axes: Axes, panel: _Panel, box: Box) -> None:
 
 
 def _draw_lines(axes: Axes, weights: Float[np.ndarray, "Q K"], box: Box, colour: str) -> None:
-    """Draws one head, the strongest lines last."""
+    """Draw one head, the strongest lines last."""
     left, right = (_heights(n, box) for n in weights.shape)
     order = [(i, j) for i, j in zip(*np.nonzero(weights >= FAINTEST), strict=True)]
     order.sort(key=lambda at: weights[at])
@@ -142,7 +142,7 @@ def _draw_lines(axes: Axes, weights: Float[np.ndarray, "Q K"], box: Box, colour:
 
 
 def _flow(names: Sequence[str], width: float) -> list[list[str]]:
-    """Breaks the names of heads into lines."""
+    """Break the names of heads into lines."""
     lines: list[list[str]] = [[]]
     for name in map(shorten, names):
         if lines[-1] and sum(map(_entry, [*lines[-1], name])) > width:
@@ -156,7 +156,7 @@ def _entry(name: str) -> float:
 
 
 def _write_heads(axes: Axes, lines: Sequence[Sequence[str]], left: float, top: float) -> None:
-    """Writes the names of heads, each behind a line in its colour."""
+    """Write the names of heads, each behind a line in its colour."""
     colours = iter(COLOURS)
     for i, line in enumerate(lines):
         x, y = left, top + (i + 0.5) * line_height(NAME)
@@ -173,13 +173,13 @@ STRIPE = "#f3f3f3"  # behind every second column, to follow it down
 
 
 @in_style
-def draw_looked_at(
+def draw_word_attention(
     weights: Float[np.ndarray, "T S"],
     src: Sequence[str],
     tgt: Sequence[str],
     title: str = "What each word looked at",
 ) -> Figure:
-    """Draws a row for each target word, with a bar over each source word, and names the word that it looked at most."""
+    """Draw a row for each target word, with a bar over each source word, and names the word that it looked at most."""
     T, S = weights.shape
     check_words("target words", tgt, T, "rows")
     check_words("source words", src, S, "columns")
@@ -204,13 +204,13 @@ def _cell(n: int, largest: float) -> float:
 
 
 def _most(row: Float[np.ndarray, " S"], src: Sequence[str]) -> str:
-    """Names the word with the largest weight; nothing where no word may be looked at."""
+    """Name the word with the largest weight; nothing where no word may be looked at."""
     at = int(row.argmax())
     return f"{readable(src[at])} {row[at]:.0%}" if row[at] > 0 else ""
 
 
 def _draw_bars(axes: Axes, heights: Float[np.ndarray, "T S"], box: Box) -> None:
-    """Draws bars that stand on the lower edge of their row, the highest of each row darker."""
+    """Draw bars that stand on the lower edge of their row, the highest of each row darker."""
     T, S = heights.shape
     width, height = box.width / S, box.height / T
     for j in range(1, S, 2):
@@ -246,7 +246,7 @@ def draw_alignment(
     possible: Iterable[Link] = (),
     title: str = "Which words belong together",
 ) -> Figure:
-    """Draws weights as shades, chosen links as dots, gold ones as frames: whole where sure, broken where possible."""
+    """Draw weights as shades, chosen links as dots, gold ones as frames: whole where sure, broken where possible."""
     T, S = weights.shape
     check_words("target words", tgt, T, "rows")
     check_words("source words", src, S, "columns")
@@ -256,7 +256,7 @@ def draw_alignment(
     bottom = box.bottom + 0.1 + MARKS_HEIGHT
     figure, axes = make_sheet(max(wide, right + MARGIN, 3.4), bottom + KEY_HEIGHT)
     write_title(axes, title, ALIGNMENT_BELOW)
-    shade = weight_shade(weights)
+    shade = weight_scale(weights)
     draw_matrix(axes, weights, box, shade)
     name_rows(axes, tgt, box)
     name_columns(axes, src, box)
@@ -275,11 +275,11 @@ def _checked(link: Link, S: int, T: int) -> Link:
     return link
 
 
-def _frame(axes: Axes, links: Sequence[Link], box: Box, size: tuple[int, int], look: dict[str, Any]) -> None:
+def _frame(axes: Axes, links: Sequence[Link], box: Box, size: tuple[int, int], style: dict[str, Any]) -> None:
     width, height = box.width / size[0], box.height / size[1]
     for i, j in links:
         corner = box.left + (i + 0.1) * width, box.top + (j + 0.1) * height
-        axes.add_patch(Rectangle(corner, 0.8 * width, 0.8 * height, fill=False, **look))
+        axes.add_patch(Rectangle(corner, 0.8 * width, 0.8 * height, fill=False, **style))
 
 
 def _dot(axes: Axes, links: Sequence[Link], box: Box, size: tuple[int, int]) -> None:
@@ -289,10 +289,10 @@ def _dot(axes: Axes, links: Sequence[Link], box: Box, size: tuple[int, int]) -> 
 
 
 def _explain(axes: Axes, top: float, sure: bool, possible: bool) -> None:
-    """Says below the matrix what the marks mean."""
+    """Say below the matrix what the marks mean."""
     marks: list[Any] = [Line2D([], [], label="chosen", **CHOSEN)]
     frames = [("gold, sure", SURE)] * sure + [("gold, possible", POSSIBLE)] * possible
-    marks += [Rectangle((0, 0), 1, 1, fill=False, label=name, **look) for name, look in frames]
+    marks += [Rectangle((0, 0), 1, 1, fill=False, label=name, **style) for name, style in frames]
     axes.legend(
         handles=marks,
         ncols=3,

@@ -27,16 +27,16 @@ from regard.plot.canvas import (
     write,
     write_title,
 )
-from regard.plot.heatmap import KEY_HEIGHT, draw_key, draw_matrix, name_columns, name_rows, place_map, weight_shade
+from regard.plot.heatmap import KEY_HEIGHT, draw_key, draw_matrix, name_columns, name_rows, place_map, weight_scale
 from regard.plot.style import COLOURS, in_style
 from regard.plot.terminal import QUIET
 from regard.qa.data import Question, ReaderWindow, cut_passage, make_passage
 from regard.qa.model import QuestionReader, SpanReader
 from regard.qa.predict import AnswerScores, PredictedSpan, Prediction, make_reader_batch
-from regard.trace.attention import RecordedLook
-from regard.trace.external import make_given
-from regard.trace.replay import Tape, private_copy
-from regard.trace.summary import Word, group_words
+from regard.trace.attention import RecordedAttention
+from regard.trace.external import trace_from_attention
+from regard.trace.replay import Recorder, private_copy
+from regard.trace.summary import WordTokens, group_words
 from regard.trace.trace import Trace
 
 
@@ -48,8 +48,8 @@ class AnswerTrace:
     """
 
     trace: Trace
-    question: list[Word]
-    context: list[Word]
+    question: list[WordTokens]
+    context: list[WordTokens]
     answer: tuple[int, int]  # the context's words that answer, from … up to
     score: float  # of the answer, by this reading
     score_difference: float  # from the score in the run that found the answer
@@ -77,15 +77,15 @@ def trace_answer(reader: QuestionReader, question: Question, found: PredictedSpa
     first, last = (piece - window.first + window.offset for piece in found.pieces)
     asked = _words(pieces, 1, window.offset - 1)
     context = _words(pieces, window.offset, len(window.ids))
-    answering = [n for n, word in enumerate(context) if word.places[0] <= last and word.places[-1] >= first]
+    answering = [n for n, word in enumerate(context) if word.indices[0] <= last and word.indices[-1] >= first]
     score = float(start[first] + end[last] - start[0] - end[0])
-    trace = make_given(looks, pieces, (), text=question.text, output=found.text)
+    trace = trace_from_attention(looks, pieces, (), text=question.text, output=found.text)
     return AnswerTrace(trace, asked, context, (answering[0], answering[-1] + 1), score, abs(score - found.score))
 
 
 def attention_between(seen: AnswerTrace, layer: int | None = None, head: int | None = None) -> AnswerAttention:
     """Gives what question and context words looked at in each other, by one head, one layer's or all heads' mean."""
-    looks = seen.trace.encoder if layer is None else [seen.trace.look("encoder", layer)]
+    looks = seen.trace.encoder if layer is None else [seen.trace.attention_map("encoder", layer)]
     each = [look.weights(head) if head is not None else look.weights().mean(0) for look in looks]
     weights = torch.stack(each).mean(0)
     named = "all layers" if layer is None else f"layer {layer}", "all heads" if head is None else f"head {head}"
@@ -100,27 +100,27 @@ def answer_neighbourhood(answer: tuple[int, int], n_words: int, reach: int) -> r
     return range(max(answer[0] - reach, 0), min(answer[1] + reach, n_words))
 
 
-def _replay(model: SpanReader, window: ReaderWindow) -> tuple[tuple[RecordedLook, ...], Tensor, Tensor]:
+def _replay(model: SpanReader, window: ReaderWindow) -> tuple[tuple[RecordedAttention, ...], Tensor, Tensor]:
     """Reads one window without padding."""
-    copy, tape = private_copy(model), Tape()
+    copy, tape = private_copy(model), Recorder()
     for number, layer in enumerate(copy.encoder.layers):
-        tape.listen_to_heads(layer.attention, "encoder", number)  # pyright: ignore[reportArgumentType]
+        tape.record_heads(layer.attention, "encoder", number)  # pyright: ignore[reportArgumentType]
     reading = make_reader_batch([window], width=len(window.ids) + 1).to(next(model.parameters()).device)
     start, end = copy(reading)
-    return tuple(each.look() for each in tape.heard), start[0].cpu(), end[0].cpu()
+    return tuple(each.attention_map() for each in tape.recordings), start[0].cpu(), end[0].cpu()
 
 
-def _words(pieces: Sequence[str], start: int, stop: int) -> list[Word]:
+def _words(pieces: Sequence[str], start: int, stop: int) -> list[WordTokens]:
     """Groups the pieces from … up to into words, whose places are those in the whole window."""
     words = group_words(pieces[start:stop])
-    return [Word(word.text, tuple(place + start for place in word.places)) for word in words]
+    return [WordTokens(word.text, tuple(place + start for place in word.indices)) for word in words]
 
 
 def _word_attention(
-    weights: Float[Tensor, "T T"], rows: Sequence[Word], columns: Sequence[Word]
+    weights: Float[Tensor, "T T"], rows: Sequence[WordTokens], columns: Sequence[WordTokens]
 ) -> Float[Tensor, "r c"]:
-    by_word = torch.stack([weights[:, list(word.places)].sum(1) for word in columns], dim=1)
-    return torch.stack([by_word[list(word.places)].mean(0) for word in rows])
+    by_word = torch.stack([weights[:, list(word.indices)].sum(1) for word in columns], dim=1)
+    return torch.stack([by_word[list(word.indices)].mean(0) for word in rows])
 
 
 CELL = 0.3, 0.26
@@ -154,7 +154,7 @@ def draw_answer(
     write(axes, MARGIN, top + line / 2, SAID[0], NAME)
     write(axes, MARGIN, second.top - line / 2, SAID[1], NAME)
     name_columns(axes, context, first)
-    shade = weight_shade(to_context, to_question)
+    shade = weight_scale(to_context, to_question)
     for values, box in ((to_context, first), (to_question.T, second)):
         draw_matrix(axes, values, box, shade)
         name_rows(axes, question, box)

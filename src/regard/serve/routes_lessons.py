@@ -18,7 +18,7 @@ from regard.serve.state import ServerState
 from regard.study import positions as study
 from regard.study.positions import Moved, find_shift
 from regard.study.regression import Curve, look, pool, run_regression, truth
-from regard.trace.residual import Stage, encoder_stages
+from regard.trace.residual import EncoderStage, encoder_stages
 
 MAX_POSITION = 10_000  # up to which codes are compared: more takes seconds
 N_WORDS = 16
@@ -107,14 +107,14 @@ def layer_lesson(
     )
 
 
-def _stage(stage: Stage, features: int) -> StageJson:
+def _stage(stage: EncoderStage, features: int) -> StageJson:
     width, columns = stage.values.shape[1], _columns(stage, features)
     return StageJson(
         stage.name, width, columns, round_tensor(stage.values[:, columns]), round_tensor(stage.values.norm(dim=1))
     )
 
 
-def _columns(stage: Stage, features: int) -> list[int]:
+def _columns(stage: EncoderStage, features: int) -> list[int]:
     """Return the first features; of the inner layer, where most are zero, the largest of each token."""
     width = stage.values.shape[1]
     if stage.name == "inner":

@@ -152,8 +152,8 @@ def _answer(state: ServerState, wanted: AnswerRequest) -> AnswerResponse:
     seen, windows = trace_answer(reader, question, answers.spans[0]), reader.settings.windows
     return AnswerResponse(
         reader=name,
-        question=[WordJson(word.text, list(word.places)) for word in seen.question],
-        context=[WordJson(word.text, list(word.places)) for word in seen.context],
+        question=[WordJson(word.text, list(word.indices)) for word in seen.question],
+        context=[WordJson(word.text, list(word.indices)) for word in seen.context],
         answer=list(seen.answer),
         whole=len(cut_passage(make_passage(question, reader.tokenizer, windows), 0, windows)) == 1,
         stretches=[AnswerSpan(each.text, each.start, each.stop, each.probability) for each in answers.spans],

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 
-from regard.align.heads import kept_choice
+from regard.align.heads import load_shown_heads
 from regard.config import DecodeSettings, choose
 from regard.data.normalise import language_code
 from regard.pipeline.translator import Translation
@@ -30,7 +30,7 @@ from regard.serve.schema_trace import HeadJson, View
 from regard.serve.serialize import make_head, make_view, render_html, to_json
 from regard.serve.state import ServerState, TraceRun
 from regard.trace.run import follow, trace_texts
-from regard.trace.summary import Choice
+from regard.trace.summary import HeadChoice
 from regard.trace.trace import Trace
 
 
@@ -172,6 +172,6 @@ def _view_response(run: TraceRun, id: str, part: int, node: int | None) -> Respo
     return json_response(make_view(run.trace(part, node), run.model, id, part, len(run.traces), run.aligning))
 
 
-def _aligning_heads(folder: Path, trace: Trace) -> Choice | None:
+def _aligning_heads(folder: Path, trace: Trace) -> HeadChoice | None:
     """Return the heads that align words best, if the model has cross attention and they were measured."""
-    return kept_choice(folder, (len(trace.cross), trace.cross[0].n_heads)) if trace.cross else None
+    return load_shown_heads(folder, (len(trace.cross), trace.cross[0].n_heads)) if trace.cross else None

@@ -20,9 +20,9 @@ from regard.atomic import atomic_file
 from regard.serve import PAGE, UNBUILT, InternalError
 from regard.serve import schema_trace as view
 from regard.serve.schema_trace import HeadJson, Saved, View
-from regard.trace.attention import KINDS, Look, mean_relative_entropy
-from regard.trace.search_tree import Tree
-from regard.trace.summary import BYTE, MARK, SPECIAL, Choice, group_words
+from regard.trace.attention import KINDS, AttentionMap, mean_relative_entropy
+from regard.trace.search_tree import SearchTree
+from regard.trace.summary import BYTE, MARK, SPECIAL, HeadChoice, group_words
 from regard.trace.trace import Trace, sides
 
 DIGITS = 7  # a float32 has no more
@@ -86,7 +86,7 @@ def make_view(
     id: str | None = None,
     part: int = 0,
     n_parts: int = 1,
-    aligning: Choice | None = None,
+    aligning: HeadChoice | None = None,
 ) -> View:
     """Return everything but the exact numbers of heads; weights are materialised layer by layer."""
     settings, checks = trace.settings, trace.check()
@@ -101,10 +101,14 @@ def make_view(
         source=_side(trace.source),
         read=_side(trace.read),
         target=_side(trace.target),
-        kinds=[_kind(kind, looks) for kind in KINDS if (looks := [each for each in trace.looks if each.kind == kind])],
+        kinds=[
+            _kind(kind, attention_maps)
+            for kind in KINDS
+            if (attention_maps := [each for each in trace.attention if each.kind == kind])
+        ],
         steps=_steps(trace),
         tree=_tree(trace.tree),
-        leaf=trace.leaf,
+        leaf=trace.end_node,
         part=part,
         n_parts=n_parts,
         checks=view.ChecksJson(round_number(checks.weights), checks.look, round_number(checks.log_prob)),
@@ -115,7 +119,7 @@ def make_view(
                 flow.sublayer,
                 *(round_tensor(x) for x in (flow.before, flow.update, flow.after)),
             )
-            for flow in trace.flows
+            for flow in trace.residual_norms
         ],
         aligning=None if aligning is None else view.Aligning(aligning.layer, aligning.head, aligning.at),
     )
@@ -123,11 +127,11 @@ def make_view(
 
 def make_head(trace: Trace, kind: str, layer: int, head: int) -> HeadJson:
     """Return the exact weights, scores and terms of one head."""
-    look = trace.look(kind, layer)
-    weights = look.weights(head)
+    attention_map = trace.attention_map(kind, layer)
+    weights = attention_map.weights(head)
     rows, columns = sides(trace, kind)
     try:
-        split, scores = look.terms(head), look.scores(head)
+        split, scores = attention_map.terms(head), attention_map.scores(head)
     except ValueError:  # traces of external models may have weights only
         split, scores = None, None
     return HeadJson(
@@ -138,7 +142,7 @@ def make_head(trace: Trace, kind: str, layer: int, head: int) -> HeadJson:
         keys=list(columns),
         weights=round_tensor(weights),
         entropy=round_tensor(torch.special.entr(weights).sum(-1)),
-        allowed=look.allowed(head).tolist(),
+        allowed=attention_map.allowed(head).tolist(),
         scores=None if scores is None else round_tensor(scores),
         terms=[]
         if split is None
@@ -148,18 +152,21 @@ def make_head(trace: Trace, kind: str, layer: int, head: int) -> HeadJson:
 
 
 def _side(pieces: Sequence[str]) -> view.SideJson:
-    return view.SideJson(list(pieces), [view.WordJson(word.text, list(word.places)) for word in group_words(pieces)])
+    return view.SideJson(list(pieces), [view.WordJson(word.text, list(word.indices)) for word in group_words(pieces)])
 
 
-def _kind(kind: str, looks: list[Look]) -> view.Kind:
-    n_heads, (_, queries, keys) = max(look.n_heads for look in looks), looks[0].sizes
+def _kind(kind: str, attention_maps: list[AttentionMap]) -> view.Kind:
+    n_heads, (_, queries, keys) = (
+        max(attention_map.n_heads for attention_map in attention_maps),
+        attention_maps[0].sizes,
+    )
     parts, entropy = [], []
-    for look in looks:
-        weights = look.weights()
-        missing = n_heads - look.n_heads
-        entropy.append([*round_tensor(mean_relative_entropy(look, weights)), *[None] * missing])
+    for attention_map in attention_maps:
+        weights = attention_map.weights()
+        missing = n_heads - attention_map.n_heads
+        entropy.append([*round_tensor(mean_relative_entropy(attention_map, weights)), *[None] * missing])
         parts += [quantize(weights), torch.zeros(missing, queries, keys, dtype=torch.uint8)]
-    return view.Kind(kind, len(looks), n_heads, queries, keys, pack(parts), entropy)
+    return view.Kind(kind, len(attention_maps), n_heads, queries, keys, pack(parts), entropy)
 
 
 def _steps(trace: Trace) -> list[view.StepJson]:
@@ -174,14 +181,14 @@ def _steps(trace: Trace) -> list[view.StepJson]:
     ]
 
 
-def _tree(tree: Tree) -> view.TreeJson:
+def _tree(tree: SearchTree) -> view.TreeJson:
     nodes = [
         view.NodeJson(
             each.number,
             each.parent,
             each.step,
             each.piece,
-            round_number(each.gain),
+            round_number(each.log_prob),
             round_number(each.total),
             each.fate,
         )
@@ -191,7 +198,7 @@ def _tree(tree: Tree) -> view.TreeJson:
     return view.TreeJson(nodes, tree.best, best_path, _leaves(tree))
 
 
-def _leaves(tree: Tree) -> list[view.Leaf]:
+def _leaves(tree: SearchTree) -> list[view.Leaf]:
     """Return the final hypotheses, finished ones first, in the order of their scores."""
     leaves = []
     for node in tree.leaves("ended", "open"):
@@ -224,7 +231,7 @@ MAX_NUMBERS = 200_000
 
 
 def save_html(
-    trace: Trace, path: str | PathLike[str], model: str = "", *others: Trace, aligning: Choice | None = None
+    trace: Trace, path: str | PathLike[str], model: str = "", *others: Trace, aligning: HeadChoice | None = None
 ) -> None:
     """Save the page with a trace in it, and others to compare it with, as one HTML file."""
     try:
@@ -235,7 +242,7 @@ def save_html(
         draft.write_text(page, encoding="utf-8")
 
 
-def render_html(trace: Trace, model: str = "", others: Sequence[Trace] = (), aligning: Choice | None = None) -> str:
+def render_html(trace: Trace, model: str = "", others: Sequence[Trace] = (), aligning: HeadChoice | None = None) -> str:
     """Return the page with a trace in it."""
     built = PAGE / "view.html"
     if not built.is_file():
@@ -245,11 +252,19 @@ def render_html(trace: Trace, model: str = "", others: Sequence[Trace] = (), ali
     return f'{before}<script type="application/json" id="regard-view">{data}</script>{after}'
 
 
-def make_saved(trace: Trace, model: str = "", others: Sequence[Trace] = (), aligning: Choice | None = None) -> Saved:
+def make_saved(
+    trace: Trace, model: str = "", others: Sequence[Trace] = (), aligning: HeadChoice | None = None
+) -> Saved:
     """Return the data of a page: the exact numbers of all heads if they are few, otherwise packed weights only."""
-    numbers = sum(look.n_heads * look.sizes[1] * look.sizes[2] * 8 for look in trace.looks)
-    looks = trace.looks if numbers <= MAX_NUMBERS else ()
-    heads = [make_head(trace, look.kind, look.layer, head) for look in looks for head in range(look.n_heads)]
+    numbers = sum(
+        attention_map.n_heads * attention_map.sizes[1] * attention_map.sizes[2] * 8 for attention_map in trace.attention
+    )
+    attention_maps = trace.attention if numbers <= MAX_NUMBERS else ()
+    heads = [
+        make_head(trace, attention_map.kind, attention_map.layer, head)
+        for attention_map in attention_maps
+        for head in range(attention_map.n_heads)
+    ]
     first, *rest = (trace, *others)
     return Saved([make_view(first, model, aligning=aligning), *(make_view(each, model) for each in rest)], heads)
 

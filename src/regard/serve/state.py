@@ -15,8 +15,8 @@ from regard.serve.jobs import JobPool
 from regard.serve.middleware import Metrics
 from regard.serve.models import LazyModels, ModelRegistry, folder_name
 from regard.serve.server import ServeSettings
-from regard.trace.attention import Look, RecordedLook
-from regard.trace.summary import Choice
+from regard.trace.attention import AttentionMap, RecordedAttention
+from regard.trace.summary import HeadChoice
 from regard.trace.trace import Trace
 
 MAX_PATHS = 4  # of one run, besides its best
@@ -28,7 +28,7 @@ class TraceRun:
 
     model: str
     traces: tuple[Trace, ...]
-    aligning: Choice | None = None
+    aligning: HeadChoice | None = None
     others: OrderedDict[tuple[int, int], Trace] = field(default_factory=OrderedDict)
     lock: Lock = field(default_factory=Lock)
 
@@ -37,11 +37,11 @@ class TraceRun:
         if not 0 <= part < len(self.traces):
             raise ValueError(f"part must be between 0 and {len(self.traces) - 1}, got {part}")
         best = self.traces[part]
-        if node is None or node == best.leaf:
+        if node is None or node == best.end_node:
             return best
         with self.lock:
             if (part, node) not in self.others:
-                self.others[part, node] = best.of(node)
+                self.others[part, node] = best.at(node)
             self.others.move_to_end((part, node))
             while len(self.others) > MAX_PATHS:
                 self.others.popitem(last=False)
@@ -49,7 +49,9 @@ class TraceRun:
 
     def n_bytes(self) -> int:
         """Return the size of its tensors, as if all other paths were cached too."""
-        return sum(_look_bytes(look) for trace in self.traces for look in trace.looks) * (1 + MAX_PATHS)
+        return sum(_attention_bytes(attention_map) for trace in self.traces for attention_map in trace.attention) * (
+            1 + MAX_PATHS
+        )
 
 
 class TraceCache:
@@ -83,11 +85,18 @@ class TraceCache:
             return self._runs[id]
 
 
-def _look_bytes(look: Look) -> int:
-    if not isinstance(look, RecordedLook):
+def _attention_bytes(attention_map: AttentionMap) -> int:
+    if not isinstance(attention_map, RecordedAttention):
         return 0
-    tensors = (look.q, look.k, look.v, look.out, look.extra, look.bias)
-    parts = () if look.parts is None else (look.parts.q, look.parts.k)
+    tensors = (
+        attention_map.q,
+        attention_map.k,
+        attention_map.v,
+        attention_map.out,
+        attention_map.extra,
+        attention_map.bias,
+    )
+    parts = () if attention_map.parts is None else (attention_map.parts.q, attention_map.parts.k)
     return sum(x.numel() * x.element_size() for x in (*tensors, *parts) if isinstance(x, Tensor))
 
 

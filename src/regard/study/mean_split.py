@@ -20,8 +20,8 @@ from regard.plot.terminal import QUIET
 from regard.study.inputs import readable
 from regard.study.stream_parts import PARTS, Shares, measure, scheme_of, split_means
 from regard.study.timing import one_thread
-from regard.trace.decompose import AFFINE, BILINEAR, share
-from regard.trace.head_ablation import Bar, no_bar, own_copy
+from regard.trace.decompose import AFFINE, BILINEAR, relative_error
+from regard.trace.head_ablation import ProgressBar, no_progress, plain_copy
 from regard.trace.residual import Stream, record_streams
 
 
@@ -147,12 +147,12 @@ class Job:
 
 @one_thread()
 def run_mean_split(
-    name: str, translator: Translator, pairs: Sequence[tuple[str, str]], seed: int = 0, bar: Bar = no_bar
+    name: str, translator: Translator, pairs: Sequence[tuple[str, str]], seed: int = 0, bar: ProgressBar = no_progress
 ) -> MeanSplitStudy:
     """Splits both streams at each layer, and carries the split into all scores."""
     text = readable(translator, pairs, LEAST_PAIRS)
     streams = record_streams(translator.model, text.src, text.tgt, bar)
-    plain: Any = own_copy(translator.model).cpu()
+    plain: Any = plain_copy(translator.model).cpu()
     shares = {stack: measured(stream, seed) for stack, stream in streams.items()}
     n_jobs = len(plain.encoder.layers) + 2 * len(plain.decoder.layers)
     layers = [
@@ -223,7 +223,7 @@ def _split(
     scores = attention.scores(q.whole[None], k.whole[None])
     places = job.q.positions[rows[0]][None], job.k.positions[rows[1]][None]
     bias = position.bias(q.whole[None], k.whole[None], *places)
-    off = share(terms.sum((0, 1)) - scores[0].double(), scores)
+    off = relative_error(terms.sum((0, 1)) - scores[0].double(), scores)
     added = torch.zeros_like(scores[0]) if bias is None else bias[0].expand_as(scores[0])
     return terms, added.double(), off
 

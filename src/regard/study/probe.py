@@ -20,8 +20,8 @@ from regard.study.residual_free import SmallSettings, n_given_out, renumbered, s
 from regard.study.stats import Spread, spread
 from regard.study.stream_parts import code_vectors, scheme_of, word_vectors
 from regard.study.timing import one_thread
-from regard.trace.head_ablation import Bar, no_bar
-from regard.trace.residual import Stream, Tokens, looked_into, record_streams
+from regard.trace.head_ablation import ProgressBar, no_progress
+from regard.trace.residual import Stream, Tokens, plain_transformer, record_streams
 
 # Times the mean variance of a feature; which one is used is decided on a part of the sentences that it learns from.
 STRENGTHS = tuple(10.0**power for power in range(-8, 3))
@@ -161,11 +161,11 @@ def run_position_probe(
     pairs: Sequence[tuple[str, str]],
     settings: ProbeSettings,
     device: str = "cpu",
-    bar: Bar = no_bar,
+    bar: ProgressBar = no_progress,
 ) -> ProbeStudy:
     """Probes a model on some pairs, then teaches small ones on the same pairs and probes these."""
     text = readable(translator, pairs, LEAST_PAIRS)
-    plain, some = looked_into(translator.model), (text.src[: settings.most], text.tgt[: settings.most])
+    plain, some = plain_transformer(translator.model), (text.src[: settings.most], text.tgt[: settings.most])
     streams = record_streams(translator.model, *some, bar)
     embeddings = {"encoder": plain.src, "decoder": plain.tgt}
     parts = [(stream, embeddings[stack]) for stack, stream in streams.items()]
@@ -213,7 +213,7 @@ def shares(positions: Int[Tensor, " N"], sentences: Int[Tensor, " N"]) -> Float[
 
 
 def _read_small(
-    text: tuple[list[Ids], list[Ids], int], settings: ProbeSettings, device: str, bar: Bar
+    text: tuple[list[Ids], list[Ids], int], settings: ProbeSettings, device: str, bar: ProgressBar
 ) -> list[SmallReadings]:
     """Probes the small models before and after they learn, all seeds of a kind together."""
     seeds = [settings.seed + n for n in range(settings.small_seeds)]

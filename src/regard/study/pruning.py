@@ -20,7 +20,15 @@ from regard.plot.terminal import QUIET
 from regard.search.scoring import pair_batches
 from regard.study.inputs import Readable, readable
 from regard.study.stats import Spread, spread
-from regard.trace.head_ablation import Bar, Quality, find_places, judge, no_bar, own_copy, switched_off
+from regard.trace.head_ablation import (
+    ProgressBar,
+    Quality,
+    find_heads,
+    measure_quality,
+    no_progress,
+    plain_copy,
+    zero_head,
+)
 from regard.trace.head_report import report_heads
 
 LEAST_PAIRS = 8
@@ -83,24 +91,24 @@ class Pruner:
     def __init__(self, translator: Translator, text: Readable):
         self.translator = translator
         self.text = text
-        self.model: Seq2Seq = own_copy(translator.model)
+        self.model: Seq2Seq = plain_copy(translator.model)
         self.batches: list[Batch] = [batch for _, batch in pair_batches(text.src, text.tgt)]
         self.columns: dict[str, list[Float[Tensor, "_ E"]]] = {
             f"{place.kind}:{place.layer}:{head}": place.read_by[head]
-            for place in find_places(self.model)
+            for place in find_heads(self.model)
             for head in range(place.n_heads)
         }
 
     @contextmanager
     def without(self, heads: Sequence[str]) -> Iterator[None]:
         """Takes heads out for a while."""
-        with switched_off([column for head in heads for column in self.columns[head]]):
+        with zero_head([column for head in heads for column in self.columns[head]]):
             yield
 
     def quality(self, removed: Sequence[str]) -> Quality:
         """Measures loss and greedy BLEU without some heads."""
         with self.without(removed):
-            return judge(self.model, self.batches, self.translator, self.text.pairs)
+            return measure_quality(self.model, self.batches, self.translator, self.text.pairs)
 
 
 def run_pruning(
@@ -108,7 +116,7 @@ def run_pruning(
     translator: Translator,
     pairs: Sequence[tuple[str, str]],
     settings: PruneSettings,
-    bar: Bar = no_bar,
+    bar: ProgressBar = no_progress,
 ) -> PruneStudy:
     """Ranks heads on every second pair, and measures curves of removal on the others."""
     text = readable(translator, pairs, LEAST_PAIRS)
@@ -127,7 +135,9 @@ def half(text: Readable, start: int) -> Readable:
     return replace(text, pairs=text.pairs[start::2], src=text.src[start::2], tgt=text.tgt[start::2])
 
 
-def draw_curves(pruner: Pruner, best_first: Sequence[str], settings: PruneSettings, bar: Bar = no_bar) -> list[Curve]:
+def draw_curves(
+    pruner: Pruner, best_first: Sequence[str], settings: PruneSettings, bar: ProgressBar = no_progress
+) -> list[Curve]:
     """Removes heads in all orders; what is the same in all of them, all heads and none, is measured once."""
     n, chance = len(best_first), random.Random(settings.seed)
     orders = {(MEASURED, 0): list(best_first[::-1]), (REVERSED, 0): list(best_first)}

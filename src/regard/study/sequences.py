@@ -113,4 +113,4 @@ def _without_ends(batch: Batch) -> Batch:
     """Neither learns nor judges when to stop: that a text ends at n is true of all that a model has seen."""
     tgt = batch.tgt
     real = tgt.token_mask & (tgt.labels != EOS)
-    return replace(batch, tgt=replace(tgt, real=real, n_tokens=int(real.sum())))
+    return replace(batch, tgt=replace(tgt, token_mask=real, n_tokens=int(real.sum())))

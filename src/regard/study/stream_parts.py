@@ -9,7 +9,7 @@ from torch import Tensor
 
 from regard.model.layers import Embedding
 from regard.position import POSITION
-from regard.trace.replay import kept
+from regard.trace.replay import to_cpu
 from regard.trace.residual import Tokens
 
 LEAST = 5  # tokens that a group needs to have a mean of its own
@@ -127,7 +127,7 @@ def measure(point: str, parts: Float[Tensor, "5 N D"], tokens: Tokens, seed: int
 def word_vectors(embedding: Embedding, ids: Int[Tensor, " N"]) -> Float[Tensor, "N D"]:
     """Gives tokens as they stand in the stream without their position; where codes are set beside, zeros are there."""
     vectors = _scaled(embedding, ids)
-    return kept((embedding.position.embed(vectors, _zeros(ids, vectors)) - _codes(embedding, vectors, ids * 0))[0])
+    return to_cpu((embedding.position.embed(vectors, _zeros(ids, vectors)) - _codes(embedding, vectors, ids * 0))[0])
 
 
 @torch.no_grad()
@@ -137,7 +137,7 @@ def code_vectors(embedding: Embedding, positions: Int[Tensor, " N"]) -> Float[Te
     places = _zeros(positions, vectors)
     if embedding.position.embed(vectors, places) is vectors:
         return None
-    return kept(_codes(embedding, vectors, positions)[0])
+    return to_cpu(_codes(embedding, vectors, positions)[0])
 
 
 def scheme_of(model: Any) -> str:

@@ -29,8 +29,8 @@ from regard.study.stream_parts import (
     word_vectors,
 )
 from regard.study.timing import one_thread
-from regard.trace.head_ablation import Bar, no_bar
-from regard.trace.residual import Stream, looked_into, record_streams
+from regard.trace.head_ablation import ProgressBar, no_progress
+from regard.trace.residual import Stream, plain_transformer, record_streams
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,11 +168,11 @@ def run_subspaces(
     translator: Translator,
     pairs: Sequence[tuple[str, str]],
     settings: SubspaceSettings,
-    bar: Bar = no_bar,
+    bar: ProgressBar = no_progress,
 ) -> SubspaceStudy:
     """Compares words with codes in a model's tables, and words with places in its stream over some pairs."""
     text = readable(translator, pairs, LEAST_PAIRS)
-    streams, plain = record_streams(translator.model, text.src, text.tgt, bar), looked_into(translator.model)
+    streams, plain = record_streams(translator.model, text.src, text.tgt, bar), plain_transformer(translator.model)
     embeddings, n_places = {"encoder": plain.src, "decoder": plain.tgt}, min(translator.max_len, MOST_PLACES)
     stacks = []
     for stack, stream in bar(list(streams.items()), len(streams), "comparing"):

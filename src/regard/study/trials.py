@@ -23,8 +23,8 @@ from regard.padding import PAD
 from regard.position import POSITION, Position
 from regard.study.parallel import side_by_side
 from regard.study.task import Examples, Task, Told, tell
-from regard.trace.attention import RecordedLook
-from regard.trace.replay import Tape
+from regard.trace.attention import RecordedAttention
+from regard.trace.replay import Recorder
 from regard.train.examples import EpochResult, ExampleSettings, train_on_examples
 
 OWN_TOKEN = {"class": True, "mean": False}
@@ -291,15 +291,15 @@ def learn(job: Job) -> None:
 
 def classifier_looks(
     model: Classifier, tokens: Shaped[Tensor, "1 T *P"], positions: Int[Tensor, "1 T *axes"]
-) -> tuple[RecordedLook, ...]:
+) -> tuple[RecordedAttention, ...]:
     """Gives the look of every layer, with all its heads; the model that runs is not touched."""
     copy: Any = deepcopy(model).eval()
-    tape = Tape()
+    tape = Recorder()
     for number, layer in enumerate(copy.encoder.layers):
-        tape.listen_to_heads(layer.attention, "encoder", number)
+        tape.record_heads(layer.attention, "encoder", number)
     with torch.no_grad():
         copy(tokens, positions)
-    return tuple(heard.look() for heard in tape.heard)
+    return tuple(heard.attention_map() for heard in tape.recordings)
 
 
 def class_weights(

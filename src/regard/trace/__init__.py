@@ -4,22 +4,33 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from regard.trace.attention import Look
+from regard.trace.attention import AttentionMap
 from regard.trace.decompose import Terms
 from regard.trace.external import trace_hf, watch
 from regard.trace.file import load_trace
-from regard.trace.run import Traced, trace, trace_texts
-from regard.trace.search_tree import Tree
+from regard.trace.run import TracedTranslation, trace, trace_texts
+from regard.trace.search_tree import SearchTree
 from regard.trace.trace import Trace
 
-__all__ = ["Look", "Terms", "Trace", "Traced", "Tree", "load_trace", "trace", "trace_hf", "trace_texts", "watch"]
+__all__ = [
+    "AttentionMap",
+    "SearchTree",
+    "Terms",
+    "Trace",
+    "TracedTranslation",
+    "load_trace",
+    "trace",
+    "trace_hf",
+    "trace_texts",
+    "watch",
+]
 
 
-class _CallableModule(ModuleType):
+class _CallableTrace(ModuleType):
     """`regard.trace` is this room, and the verb that users call."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Trace:
         return trace(*args, **kwargs)
 
 
-sys.modules[__name__].__class__ = _CallableModule
+sys.modules[__name__].__class__ = _CallableTrace

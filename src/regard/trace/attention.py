@@ -20,15 +20,23 @@ from regard.trace.decompose import (
     by_content_and_position,
     by_frequency,
     make_terms,
-    share,
-    stacked,
+    relative_error,
+    stack_terms,
 )
-from regard.trace.stored import Stored, below, present, restore_attention, restore_mask, store_attention, store_mask
+from regard.trace.stored import (
+    StoredPart,
+    drop_missing,
+    restore_attention,
+    restore_mask,
+    store_attention,
+    store_mask,
+    without_prefix,
+)
 
 KINDS = ("encoder", "decoder", "cross")
 
 
-class Look(ABC):
+class AttentionMap(ABC):
     """One layer's attention in one run, of `n_queries` tokens to `n_keys`, made when asked for, head by head.
 
     `kind` is encoder, decoder or cross, layers and heads are counted from 0. Without a head, all come stacked.
@@ -48,45 +56,45 @@ class Look(ABC):
 
     @abstractmethod
     def weights(self, head: int | None = None) -> Float[Tensor, "*H Q K"]:
-        """Gives the weight of each key for each query; a query that may look at nothing has zeros."""
+        """Return the weight of each key for each query; a query without allowed keys has zeros."""
 
     @abstractmethod
     def scores(self, head: int | None = None, bias: bool = True) -> Float[Tensor, "*H Q K"]:
-        """Gives the scores before the softmax, of forbidden pairs too; the position scheme's bias may be left out."""
+        """Return the scores before the softmax, of forbidden pairs too; the position scheme's bias may be left out."""
 
     @abstractmethod
     def allowed(self, head: int) -> Bool[Tensor, "Q K"]:
-        """Tells which keys each query may look at."""
+        """Return true where a query may attend to a key."""
 
     @abstractmethod
     def output(self, head: int | None = None) -> Float[Tensor, "*H Q E"]:
-        """Gives what each query took from the values it saw."""
+        """Return what each query took from the values it saw."""
 
     @abstractmethod
     def terms(self, head: int | None = None) -> Terms:
-        """Splits the scores into the terms that add up to them."""
+        """Split the scores into the terms that add up to them."""
 
     @abstractmethod
     def error(self) -> float:
-        """Gives the largest difference of `weights @ v` from what the layer put out, as a share of the largest number.
+        """Return the largest difference of `weights @ v` from what the layer put out, as a share of the largest number.
 
         Not a number where the layer's output is not known.
         """
 
     @abstractmethod
-    def store(self) -> Stored:
-        """Takes the look apart for a file."""
+    def store(self) -> StoredPart:
+        """Return notes and tensors for a file."""
 
     def entropy(self, head: int | None = None) -> Float[Tensor, "*H Q"]:
-        """Gives the entropy of each query's weights in nats: 0 where it looks at one key alone."""
+        """Return the entropy of each query's weights in nats: 0 where all weight is on one key."""
         return torch.special.entr(self.weights(head)).sum(-1)
 
     def __repr__(self) -> str:
         heads, queries, keys = self.sizes
-        return f"Look({self.kind} layer {self.layer}: {heads} heads, {queries} queries, {keys} keys)"
+        return f"AttentionMap({self.kind} layer {self.layer}: {heads} heads, {queries} queries, {keys} keys)"
 
     def _heads(self, head: int | None) -> range:
-        """Gives the heads that are asked for, or says which there are."""
+        """Return the heads that are asked for, or say which there are."""
         if head is None:
             return range(self.n_heads)
         if not 0 <= head < self.n_heads:
@@ -99,12 +107,14 @@ def relative_entropy(entropy: Float[Tensor, "*B Q"], n_keys: Int[Tensor, "*B Q"]
     return entropy / n_keys.clamp(min=2).to(entropy.dtype).log() * (n_keys > 1)
 
 
-def mean_relative_entropy(look: Look, weights: Float[Tensor, "H Q K"] | None = None) -> Float[Tensor, " H"]:
+def mean_relative_entropy(
+    attention: AttentionMap, weights: Float[Tensor, "H Q K"] | None = None
+) -> Float[Tensor, " H"]:
     """Return each head's mean relative entropy over queries with a choice of keys; weights are made if not given."""
     means = []
-    for head in range(look.n_heads):
-        rows = look.weights(head) if weights is None else weights[head]
-        n_keys = look.allowed(head).sum(-1)
+    for head in range(attention.n_heads):
+        rows = attention.weights(head) if weights is None else weights[head]
+        n_keys = attention.allowed(head).sum(-1)
         shares = relative_entropy(torch.special.entr(rows.double()).sum(-1), n_keys)
         means.append(shares.sum() / (n_keys > 1).sum().clamp(min=1))
     return torch.stack(means)
@@ -115,7 +125,7 @@ BLOCK_ELEMENTS = 2**24
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RecordedLook(Look):
+class RecordedAttention(AttentionMap):
     """Queries, keys and values of one attention in one run, and what it put out."""
 
     kind: str
@@ -154,35 +164,35 @@ class RecordedLook(Look):
         return mixed if head is None else mixed[0]
 
     def terms(self, head: int | None = None) -> Terms:
-        """Splits as far as an exact split is known; all terms of a scheme stand in `split.py`.
+        """Split as far as an exact split is known; all terms of a scheme stand in `split.py`.
 
         Deeper layers mix tokens with positions, and scores that are not bilinear have no split: there all but the bias
         is one term.
         """
         made = [self._terms(h) for h in self._heads(head)]
-        return stacked(made) if head is None else made[0]
+        return stack_terms(made) if head is None else made[0]
 
     def error(self) -> float:
         if self.out is None:
             return nan
-        return max(share(self._mixed(h) - self.out[h], self.out) for h in range(self.n_heads))
+        return max(relative_error(self._mixed(h) - self.out[h], self.out) for h in range(self.n_heads))
 
-    def store(self) -> Stored:
+    def store(self) -> StoredPart:
         mask, attention = store_mask(self.mask), store_attention(self.attention)
         notes = {"form": "recorded", "kind": self.kind, "layer": self.layer}
-        tensors = present(bias=self.bias, out=self.out, extra=self.extra, frequencies=self.frequencies)
+        tensors = drop_missing(bias=self.bias, out=self.out, extra=self.extra, frequencies=self.frequencies)
         tensors |= {} if self.parts is None else {"parts.q": self.parts.q, "parts.k": self.parts.k}
         tensors |= {"q": self.q, "k": self.k, "v": self.v}
-        inside = mask.under("mask") | attention.under("attention")
-        return Stored({**notes, "mask": mask.notes, "attention": attention.notes}, {**tensors, **inside})
+        inside = mask.prefixed("mask") | attention.prefixed("attention")
+        return StoredPart({**notes, "mask": mask.notes, "attention": attention.notes}, {**tensors, **inside})
 
     @classmethod
-    def restore(cls, notes: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> "RecordedLook":
-        """Puts the look together again."""
+    def restore(cls, notes: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> "RecordedAttention":
+        """Restore what `store` returned."""
         q, k, v = (tensors[name] for name in ("q", "k", "v"))
         sizes = (len(q), q.shape[-1], k.shape[-1])
-        attention = restore_attention(notes["attention"], below(tensors, "attention"), sizes)
-        mask = restore_mask(notes["mask"], below(tensors, "mask"))
+        attention = restore_attention(notes["attention"], without_prefix(tensors, "attention"), sizes)
+        mask = restore_mask(notes["mask"], without_prefix(tensors, "mask"))
         parts = Parts(tensors["parts.q"], tensors["parts.k"]) if "parts.q" in tensors else None
         bias, out, extra, turns = (tensors.get(name) for name in ("bias", "out", "extra", "frequencies"))
         return cls(notes["kind"], notes["layer"], attention, q, k, v, mask, bias, out, extra, parts, turns)
@@ -197,7 +207,7 @@ class RecordedLook(Look):
             return {}
         alone = self.attention.head(head)
         if self.parts is not None:
-            return by_content_and_position(alone, self.parts.of(head))
+            return by_content_and_position(alone, self.parts.head(head))
         if self.frequencies is not None:
             return by_frequency(alone, self.q[head], self.k[head], self.frequencies)
         return {}
@@ -206,7 +216,7 @@ class RecordedLook(Look):
         return self.weights(head) @ self.v[head]
 
     def _asked(self, head: int | None, look: Callable[..., Tensor]) -> Tensor:
-        """Asks the attention about each head by itself, some rows at a time."""
+        """Ask the attention about each head by itself, some rows at a time."""
         heads, (_, Q, K) = self._heads(head), self.sizes
         seen = self.q.new_empty(len(heads), Q, K)
         with torch.no_grad():
@@ -224,7 +234,7 @@ class RecordedLook(Look):
         return (range(start, min(start + n, Q)) for start in range(0, Q, n))
 
     def _mask(self, head: int, rows: range) -> Mask:
-        """Gives the rule for some rows of one head."""
+        """Return the rule for some rows of one head."""
         allowed = self.mask.tile(rows, range(self.k.shape[1]), self.q.device)
         if allowed is None:
             return Mask()
@@ -238,7 +248,7 @@ class RecordedLook(Look):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class GivenLook(Look):
+class GivenAttention(AttentionMap):
     """Weights as they were handed over; what they were made of is not known."""
 
     kind: str
@@ -269,12 +279,12 @@ class GivenLook(Look):
     def error(self) -> float:
         return torch.nan
 
-    def store(self) -> Stored:
-        return Stored({"form": "given", "kind": self.kind, "layer": self.layer}, {"given": self.given})
+    def store(self) -> StoredPart:
+        return StoredPart({"form": "given", "kind": self.kind, "layer": self.layer}, {"given": self.given})
 
     @classmethod
-    def restore(cls, notes: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> "GivenLook":
-        """Puts the look together again."""
+    def restore(cls, notes: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> "GivenAttention":
+        """Restore what `store` returned."""
         return cls(notes["kind"], notes["layer"], tensors["given"])
 
     def _missing(self, what: str) -> str:
@@ -282,53 +292,53 @@ class GivenLook(Look):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ProjectedLook(Look):
-    """Another look, checked against `concat(heads) Wᵀ + b`, which is all that the layer put out."""
+class ProjectedAttention(AttentionMap):
+    """A recorded attention, checked against `concat(heads) Wᵀ + b`, which is all that the layer put out."""
 
-    look: RecordedLook
+    recorded: RecordedAttention
     weight: Float[Tensor, "D D2"]
     offset: Float[Tensor, " D"] | None
     whole: Float[Tensor, "Q D"]
 
     @property
     def kind(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.look.kind
+        return self.recorded.kind
 
     @property
     def layer(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.look.layer
+        return self.recorded.layer
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        return self.look.sizes
+        return self.recorded.sizes
 
     def weights(self, head: int | None = None) -> Float[Tensor, "*H Q K"]:
-        return self.look.weights(head)
+        return self.recorded.weights(head)
 
     def scores(self, head: int | None = None, bias: bool = True) -> Float[Tensor, "*H Q K"]:
-        return self.look.scores(head, bias)
+        return self.recorded.scores(head, bias)
 
     def allowed(self, head: int) -> Bool[Tensor, "Q K"]:
-        return self.look.allowed(head)
+        return self.recorded.allowed(head)
 
     def output(self, head: int | None = None) -> Float[Tensor, "*H Q E"]:
-        return self.look.output(head)
+        return self.recorded.output(head)
 
     def terms(self, head: int | None = None) -> Terms:
-        return self.look.terms(head)
+        return self.recorded.terms(head)
 
     def error(self) -> float:
         made = self.output().transpose(0, 1).flatten(1) @ self.weight.T
         made = made if self.offset is None else made + self.offset
-        return share(made - self.whole, self.whole)
+        return relative_error(made - self.whole, self.whole)
 
-    def store(self) -> Stored:
-        inside = self.look.store()
-        tensors = {"weight": self.weight, "whole": self.whole, **present(offset=self.offset)}
-        return Stored({**inside.notes, "form": "projected"}, {**tensors, **inside.under("look")})
+    def store(self) -> StoredPart:
+        inside = self.recorded.store()
+        tensors = {"weight": self.weight, "whole": self.whole, **drop_missing(offset=self.offset)}
+        return StoredPart({**inside.notes, "form": "projected"}, {**tensors, **inside.prefixed("look")})
 
     @classmethod
-    def restore(cls, notes: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> "ProjectedLook":
-        """Puts the look together again."""
-        look = RecordedLook.restore(notes, below(tensors, "look"))
+    def restore(cls, notes: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> "ProjectedAttention":
+        """Restore what `store` returned."""
+        look = RecordedAttention.restore(notes, without_prefix(tensors, "look"))
         return cls(look, tensors["weight"], tensors.get("offset"), tensors["whole"])

@@ -30,13 +30,13 @@ class Parts:
     q: Float[Tensor, "3 *H Q E"]
     k: Float[Tensor, "3 *H K E2"]
 
-    def of(self, head: int) -> "Parts":
-        """Gives the parts of one head."""
+    def head(self, head: int) -> "Parts":
+        """Return the parts of one head."""
         return Parts(self.q[:, head], self.k[:, head])
 
 
 def by_content_and_position(alone: Attention, parts: Parts) -> Named:
-    """Gives the four terms of `(x + e)ᵀ W_Qᵀ W_K (y + f)`, and a fifth that holds all products with a constant."""
+    """Return the four terms of `(x + e)ᵀ W_Qᵀ W_K (y + f)`, and a fifth that holds all products with a constant."""
     q, k = parts.q, parts.k
     pairs = ((0, 0), (0, 1), (1, 0), (1, 1))
     named = {name: _scored(alone, q[i], k[j]) for name, (i, j) in zip(FOUR, pairs, strict=True)}
@@ -49,7 +49,7 @@ def by_frequency(
     k: Float[Tensor, "K E2"],
     frequencies: Float[Tensor, " pairs"],
 ) -> Named:
-    """Gives the share of each pair of features, which turn together; an odd last feature does not turn."""
+    """Return the share of each pair of features, which turn together; an odd last feature does not turn."""
     named = {}
     for pair, frequency in enumerate(frequencies.tolist()):
         only = torch.zeros_like(q)
@@ -78,7 +78,7 @@ def first_parts(
     ids: Int[Tensor, "1 T"],
     positions: Int[Tensor, "1 T"],
 ) -> Parts | None:
-    """Splits queries and keys of the first layer into token, position and constants, exactly.
+    """Split queries and keys of the first layer into token, position and constants, exactly.
 
     The position's part of the stream is what a token becomes that is all zeros. A norm before the layer is affine once
     its own mean and deviation are known, which are those of the whole stream; None where a norm is not known to be, or
@@ -96,14 +96,14 @@ def first_parts(
     streams = torch.cat([through(x.double() - codes), through(codes), common.expand_as(codes)])  # (3, T, D)
     kind = torch.promote_types(x.dtype, torch.float32)
     q, k = (
-        heads.position.rotate(split_heads(_projected(streams, linear), heads.n_heads), positions).to("cpu", kind)
+        heads.position.rotate(split_heads(_project(streams, linear), heads.n_heads), positions).to("cpu", kind)
         for linear in (heads.w_q, heads.w_k)
     )
     return Parts(q, k)
 
 
-def _projected(streams: Float[Tensor, "3 T D"], linear: nn.Linear) -> Float[Tensor, "3 T D"]:
-    """Projects the parts; the projection's own bias goes with what all have in common."""
+def _project(streams: Float[Tensor, "3 T D"], linear: nn.Linear) -> Float[Tensor, "3 T D"]:
+    """Project the parts; the projection's own bias goes with what all have in common."""
     out = streams @ linear.weight.double().T
     if linear.bias is not None:
         out[2] += linear.bias.double()
@@ -111,7 +111,7 @@ def _projected(streams: Float[Tensor, "3 T D"], linear: nn.Linear) -> Float[Tens
 
 
 def _normed(residual: Residual, x: Float[Tensor, "1 T D"]) -> Affine | None:
-    """Gives the map from the stream to the layer's input."""
+    """Return the map from the stream to the layer's input."""
     if not residual.norm_first:
         return (lambda part: part), x.new_zeros(x.shape[-1])
     make = AFFINE.get(type(residual.norm))
@@ -148,26 +148,26 @@ class Terms:
     error: float
 
     def __getitem__(self, name: str) -> Float[Tensor, "*H Q K"]:
-        """Gives the term of a name."""
+        """Return the term of a name."""
         if name not in self.names:
             raise ValueError(f"a term must be one of {', '.join(self.names)}, got {name!r}")
         return self.terms[self.names.index(name)]
 
 
 def make_terms(named: dict[str, Float[Tensor, "Q K"]], total: Float[Tensor, "Q K"]) -> Terms:
-    """Measures how well the terms of one head add up to its scores."""
+    """Measure how well the terms of one head add up to its scores."""
     terms = torch.stack(list(named.values()))
-    return Terms(tuple(named), terms, total, share(terms.double().sum(0) - total.double(), total))
+    return Terms(tuple(named), terms, total, relative_error(terms.double().sum(0) - total.double(), total))
 
 
-def stacked(heads: list[Terms]) -> Terms:
-    """Sets the terms of several heads side by side."""
+def stack_terms(heads: list[Terms]) -> Terms:
+    """Set the terms of several heads side by side."""
     totals, terms = torch.stack([one.total for one in heads]), torch.stack([one.terms for one in heads], dim=1)
     return Terms(heads[0].names, terms, totals, max(one.error for one in heads))
 
 
-def share(difference: Float[Tensor, "..."], whole: Float[Tensor, "..."]) -> float:
-    """Gives the largest difference as a share of the largest number, or itself where all numbers are 0."""
+def relative_error(difference: Float[Tensor, "..."], whole: Float[Tensor, "..."]) -> float:
+    """Return the largest difference as a share of the largest number, or itself where all numbers are 0."""
     if difference.numel() == 0:
         return 0.0
     largest = float(whole.abs().max())

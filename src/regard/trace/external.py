@@ -15,50 +15,53 @@ from torch import Tensor, nn
 from regard.attention import ScaledDot
 from regard.config import DecodeSettings
 from regard.mask import Mask
-from regard.trace.attention import KINDS, GivenLook, Look, ProjectedLook, RecordedLook
-from regard.trace.replay import N_ALTERNATIVES, kept
-from regard.trace.search_tree import KEPT, OPEN, ROOT, Tree
-from regard.trace.trace import Option, Step, Trace, sides
+from regard.trace.attention import KINDS, AttentionMap, GivenAttention, ProjectedAttention, RecordedAttention
+from regard.trace.replay import N_ALTERNATIVES, to_cpu
+from regard.trace.search_tree import KEPT, OPEN, ROOT, SearchTree
+from regard.trace.trace import Alternative, OutputToken, Trace, sides
 
 
-def make_given(
-    looks: tuple[Look, ...],
+def trace_from_attention(
+    attention_maps: tuple[AttentionMap, ...],
     source: Sequence[str],
     read: Sequence[str],
-    steps: Sequence[Step] | None = None,
+    steps: Sequence[OutputToken] | None = None,
     text: str = "",
     output: str = "",
 ) -> Trace:
-    """Makes a trace of one path: what is not known of it is not a number."""
-    said = [Step(piece, nan, nan, ()) for piece in [*read[1:], "…"][: len(read)]] if steps is None else list(steps)
-    tree = one_path([step.piece for step in said], [step.log_prob for step in said])
+    """Make a trace of one path: what is not known of it is not a number."""
+    written = (
+        [OutputToken(piece, nan, nan, ()) for piece in [*read[1:], "…"][: len(read)]] if steps is None else list(steps)
+    )
+    tree = single_path_tree([step.piece for step in written], [step.log_prob for step in written])
     settings = DecodeSettings(method="greedy")
-    rest = (tuple(source), tuple(read), tuple(said), looks, (), tree, tree.best)
+    rest = (tuple(source), tuple(read), tuple(written), attention_maps, (), tree, tree.best)
     trace = Trace(text, output, "", "", settings, *rest)
     _check_sizes(trace)
     return trace
 
 
-def one_path(pieces: Sequence[str], gains: Sequence[float]) -> Tree:
-    """Makes a tree that is a trunk; its tokens are counted, since it is not known what numbers they had."""
+def single_path_tree(pieces: Sequence[str], gains: Sequence[float]) -> SearchTree:
+    """Make a tree that is a trunk; its tokens are counted, since it is not known what numbers they had."""
     n = len(pieces)
     fates = np.array([KEPT] * (n - 1) + [OPEN] * min(n, 1), dtype=np.int8)
     parents, tokens = np.arange(ROOT, n - 1), np.arange(n)
-    return Tree(parents, tokens, np.array(gains, dtype=float), fates, dict(enumerate(pieces)), n - 1, 1.0)
+    return SearchTree(parents, tokens, np.array(gains, dtype=float), fates, dict(enumerate(pieces)), n - 1, 1.0)
 
 
 def _check_sizes(trace: Trace) -> None:
     """Raise ValueError unless each row and column of each attention has a token."""
-    for look in trace.looks:
-        (_, queries, keys), (rows, columns) = look.sizes, sides(trace, look.kind)
+    for attention_map in trace.attention:
+        (_, queries, keys), (rows, columns) = attention_map.sizes, sides(trace, attention_map.kind)
         if (len(rows), len(columns)) != (queries, keys):
             raise ValueError(
-                f"there must be one token for each query and key of {look}, got {len(rows)} and {len(columns)} tokens"
+                f"there must be one token for each query and key of {attention_map}, "
+                f"got {len(rows)} and {len(columns)} tokens"
             )
 
 
 def trace_hf(model: Any, tokenizer: Any, text: str, output: str | None = None, max_new_tokens: int = 64) -> Trace:
-    """Traces an encoder–decoder, a decoder or an encoder on one text.
+    """Trace an encoder–decoder, a decoder or an encoder on one text.
 
     What is written is `output`, or what `model.generate` says in at most `max_new_tokens`; then all is read once, with
     the weights as the model itself gives them. Its attention is set to `eager` for that, and set back.
@@ -66,15 +69,19 @@ def trace_hf(model: Any, tokenizer: Any, text: str, output: str | None = None, m
     read = tokenizer(text, return_tensors="pt").to(model.device)
     with torch.no_grad(), _eager(model):
         if model.config.is_encoder_decoder:
-            return _trace_both(model, tokenizer, text, read, _written(model, tokenizer, read, output, max_new_tokens))
+            return _trace_both(
+                model, tokenizer, text, read, _output_ids(model, tokenizer, read, output, max_new_tokens)
+            )
         if model.can_generate():
-            return _trace_decoder(model, tokenizer, text, _continued(model, tokenizer, read, output, max_new_tokens))
+            return _trace_decoder(
+                model, tokenizer, text, _continuation_ids(model, tokenizer, read, output, max_new_tokens)
+            )
         return _trace_encoder(model, tokenizer, text, read)
 
 
 @contextmanager
 def _eager(model: Any) -> Iterator[None]:
-    """Lets a model build its weights for a while, at rest."""
+    """Let a model build its weights for a while, at rest."""
     config, training = model.config, model.training
     before = {"": config._attn_implementation}
     for name in config.sub_configs:
@@ -91,31 +98,35 @@ def _eager(model: Any) -> Iterator[None]:
 
 def _trace_both(model: Any, tokenizer: Any, text: str, read: Any, ids: Tensor) -> Trace:
     seen = model(**read, decoder_input_ids=ids[:, :-1], output_attentions=True)
-    looks = (
-        *_looks("encoder", seen.encoder_attentions),
-        *_looks("decoder", seen.decoder_attentions),
-        *_looks("cross", seen.cross_attentions),
+    attention_maps = (
+        *_given_attention("encoder", seen.encoder_attentions),
+        *_given_attention("decoder", seen.decoder_attentions),
+        *_given_attention("cross", seen.cross_attentions),
     )
     steps = _steps(tokenizer, seen.logits[0], ids[0, 1:])
-    sides = _pieces(tokenizer, read["input_ids"][0]), _pieces(tokenizer, ids[0, :-1])
-    return make_given(looks, *sides, steps, text, tokenizer.decode(ids[0], skip_special_tokens=True))
+    sides = _token_texts(tokenizer, read["input_ids"][0]), _token_texts(tokenizer, ids[0, :-1])
+    return trace_from_attention(attention_maps, *sides, steps, text, tokenizer.decode(ids[0], skip_special_tokens=True))
 
 
 def _trace_decoder(model: Any, tokenizer: Any, text: str, ids: Tensor) -> Trace:
-    """Shows all tokens; what follows the last is the likeliest."""
+    """Show all tokens; what follows the last is the likeliest."""
     seen = model(input_ids=ids, output_attentions=True)
     steps = _steps(tokenizer, seen.logits[0], torch.cat([ids[0, 1:], seen.logits[0, -1:].argmax(-1)]))
     written = tokenizer.decode(ids[0], skip_special_tokens=True)
-    return make_given(_looks("decoder", seen.attentions), (), _pieces(tokenizer, ids[0]), steps, text, written)
+    return trace_from_attention(
+        _given_attention("decoder", seen.attentions), (), _token_texts(tokenizer, ids[0]), steps, text, written
+    )
 
 
 def _trace_encoder(model: Any, tokenizer: Any, text: str, read: Any) -> Trace:
     seen = model(**read, output_attentions=True)
-    return make_given(_looks("encoder", seen.attentions), _pieces(tokenizer, read["input_ids"][0]), (), (), text)
+    return trace_from_attention(
+        _given_attention("encoder", seen.attentions), _token_texts(tokenizer, read["input_ids"][0]), (), (), text
+    )
 
 
-def _written(model: Any, tokenizer: Any, read: Any, output: str | None, n: int) -> Tensor:
-    """Gives the target's ids, the one that decoders begin with included."""
+def _output_ids(model: Any, tokenizer: Any, read: Any, output: str | None, n: int) -> Tensor:
+    """Return the target's ids, the one that decoders begin with included."""
     if output is None:
         return model.generate(**read, max_new_tokens=n)[:1]
     ids = tokenizer(text_target=output, return_tensors="pt").input_ids.to(model.device)
@@ -124,8 +135,8 @@ def _written(model: Any, tokenizer: Any, read: Any, output: str | None, n: int) 
     return torch.cat([ids.new_full((1, 1), start), ids], dim=1)
 
 
-def _continued(model: Any, tokenizer: Any, read: Any, output: str | None, n: int) -> Tensor:
-    """Gives the ids of the text with what follows it."""
+def _continuation_ids(model: Any, tokenizer: Any, read: Any, output: str | None, n: int) -> Tensor:
+    """Return the ids of the text with what follows it."""
     if output is None:
         return model.generate(**read, max_new_tokens=n)[:1]
     if not output:
@@ -134,27 +145,29 @@ def _continued(model: Any, tokenizer: Any, read: Any, output: str | None, n: int
     return torch.cat([read["input_ids"], follows], dim=1)
 
 
-def _looks(kind: str, layers: Sequence[Tensor]) -> tuple[GivenLook, ...]:
-    return tuple(GivenLook(kind, number, kept(weights[0])) for number, weights in enumerate(layers))
+def _given_attention(kind: str, layers: Sequence[Tensor]) -> tuple[GivenAttention, ...]:
+    return tuple(GivenAttention(kind, number, to_cpu(weights[0])) for number, weights in enumerate(layers))
 
 
-def _pieces(tokenizer: Any, ids: Tensor) -> list[str]:
+def _token_texts(tokenizer: Any, ids: Tensor) -> list[str]:
     return [str(piece) for piece in tokenizer.convert_ids_to_tokens(ids.tolist())]
 
 
-def _steps(tokenizer: Any, logits: Tensor, said: Tensor) -> list[Step]:
-    """Lists what was said with its log-probability in this reading; what a search had is not known."""
+def _steps(tokenizer: Any, logits: Tensor, written: Tensor) -> list[OutputToken]:
+    """List what was said with its log-probability in this reading; what a search had is not known."""
     every = logits.float().log_softmax(-1).cpu()
     gains, tokens = every.topk(min(N_ALTERNATIVES, every.shape[-1]))
-    here = every.gather(1, said.cpu()[:, None])[:, 0].tolist()
+    here = every.gather(1, written.cpu()[:, None])[:, 0].tolist()
     return [
-        Step(piece, gain, nan, tuple(Option(*each) for each in zip(_pieces(tokenizer, row), most, strict=True)))
-        for piece, gain, row, most in zip(_pieces(tokenizer, said), here, tokens, gains.tolist(), strict=True)
+        OutputToken(
+            piece, gain, nan, tuple(Alternative(*each) for each in zip(_token_texts(tokenizer, row), most, strict=True))
+        )
+        for piece, gain, row, most in zip(_token_texts(tokenizer, written), here, tokens, gains.tolist(), strict=True)
     ]
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
+class AttentionCall:
     """One call of one module: what it was given, and what it put out."""
 
     name: str
@@ -164,44 +177,44 @@ class Call:
 
     @property
     def kind(self) -> str:
-        """Cross where keys are not the queries; else the decoder's where its name says so, else the encoder's."""
+        """Cross where keys are not the queries, else decoder where the module's name says so, else encoder."""
         if self.given["query"] is not self.given["key"]:
             return "cross"
         return "decoder" if "decoder" in self.name else "encoder"
 
 
 @dataclass(eq=False)
-class Watch:
+class AttentionCalls:
     """What was seen of a module while it ran."""
 
-    calls: list[Call] = field(default_factory=list)
+    calls: list[AttentionCall] = field(default_factory=list)
 
     @property
     def names(self) -> list[str]:
         """The module of each call, in the order in which they ran."""
         return [call.name for call in self.calls]
 
-    def looks(self, sequence: int = 0) -> tuple[Look, ...]:
-        """Gives all calls for one sequence of the batch; each kind's layers are counted in the order they ran."""
+    def attention(self, sequence: int = 0) -> tuple[AttentionMap, ...]:
+        """Return all calls for one sequence of the batch; each kind's layers are counted in the order they ran."""
         counts: dict[str, int] = dict.fromkeys(KINDS, 0)
         found = []
         for call in self.calls:
-            found.append(_look(call, counts[call.kind], sequence))
+            found.append(_attention_map(call, counts[call.kind], sequence))
             counts[call.kind] += 1
         return tuple(found)
 
     def trace(self, source: Sequence[str], read: Sequence[str] = (), sequence: int = 0) -> Trace:
-        """Gives the looks as a trace, with the tokens that the encoder and the decoder read."""
-        return make_given(self.looks(sequence), source, read)
+        """Return the calls as a trace, with the tokens that the encoder and the decoder read."""
+        return trace_from_attention(self.attention(sequence), source, read)
 
 
 @contextmanager
-def watch(module: nn.Module) -> Iterator[Watch]:
-    """Writes down every `nn.MultiheadAttention` of a module that is called inside the `with` block.
+def watch(module: nn.Module) -> Iterator[AttentionCalls]:
+    """Write down every `nn.MultiheadAttention` of a module that is called inside the `with` block.
 
     PyTorch's fused layers go past the attention modules: they are switched off meanwhile, everywhere.
     """
-    seen, names = Watch(), signature(nn.MultiheadAttention.forward)
+    seen, names = AttentionCalls(), signature(nn.MultiheadAttention.forward)
     handles = []
 
     def listen(name: str, part: nn.MultiheadAttention) -> None:
@@ -209,7 +222,7 @@ def watch(module: nn.Module) -> Iterator[Watch]:
             call = names.bind(part, *args, **kwargs)
             call.apply_defaults()
             whole = out[0] if part.batch_first or out[0].dim() == 2 else out[0].transpose(0, 1)
-            seen.calls.append(Call(name, part, call.arguments, whole if whole.dim() == 3 else whole[None]))
+            seen.calls.append(AttentionCall(name, part, call.arguments, whole if whole.dim() == 3 else whole[None]))
 
         handles.append(part.register_forward_hook(hear, with_kwargs=True))
 
@@ -227,35 +240,35 @@ def watch(module: nn.Module) -> Iterator[Watch]:
 
 
 @torch.no_grad()
-def _look(call: Call, layer: int, sequence: int) -> ProjectedLook:
-    """Recomputes what the module made of one sequence before its softmax."""
+def _attention_map(call: AttentionCall, layer: int, sequence: int) -> ProjectedAttention:
+    """Recompute what the module made of one sequence before its softmax."""
     B = len(call.out)
     if not 0 <= sequence < B:
         raise ValueError(f"sequence must lie in 0 … {B - 1}, got {sequence}")
     q, k, v = (_row(call, name, sequence) for name in ("query", "key", "value"))  # (T, D)
-    q, k, v = _projected(call.module, q, k, v)
+    q, k, v = _project(call.module, q, k, v)
     bias = _bias(call, sequence, k.shape[1], q.dtype)
-    k, v, bias = _lengthened(call.module, k, v, bias)
+    k, v, bias = _append_own_keys(call.module, k, v, bias)
     allowed = None if bias is None else bias > -torch.inf
     bias = None if bias is None else bias.masked_fill(bias == -torch.inf, 0.0)
     mask = Mask() if allowed is None or allowed.all() else Mask(allowed=allowed[None].cpu())
-    added = kept(bias) if bias is not None and bias.any() else None
+    added = to_cpu(bias) if bias is not None and bias.any() else None
     attention, project = ScaledDot().eval(), call.module.out_proj
-    q, k, v = kept(q), kept(k), kept(v)
-    look = RecordedLook(call.kind, layer, attention, q, k, v, mask, added, None)
-    offset = None if project.bias is None else kept(project.bias)
-    return ProjectedLook(look, kept(project.weight), offset, kept(call.out[sequence]))
+    q, k, v = to_cpu(q), to_cpu(k), to_cpu(v)
+    attention_map = RecordedAttention(call.kind, layer, attention, q, k, v, mask, added, None)
+    offset = None if project.bias is None else to_cpu(project.bias)
+    return ProjectedAttention(attention_map, to_cpu(project.weight), offset, to_cpu(call.out[sequence]))
 
 
-def _row(call: Call, name: str, sequence: int) -> Tensor:
+def _row(call: AttentionCall, name: str, sequence: int) -> Tensor:
     x = call.given[name]
     if x.dim() == 2:
         return x
     return x[sequence] if call.module.batch_first else x[:, sequence]
 
 
-def _projected(module: nn.MultiheadAttention, *inputs: Tensor) -> list[Tensor]:
-    """Gives queries, keys and values of each head, (H, T, E)."""
+def _project(module: nn.MultiheadAttention, *inputs: Tensor) -> list[Tensor]:
+    """Return queries, keys and values of each head, (H, T, E)."""
     if module.in_proj_weight is not None:
         weights = module.in_proj_weight.chunk(3)
     else:
@@ -265,29 +278,29 @@ def _projected(module: nn.MultiheadAttention, *inputs: Tensor) -> list[Tensor]:
     return [x.unflatten(-1, (module.num_heads, -1)).transpose(0, 1) for x in made]
 
 
-def _bias(call: Call, sequence: int, n_keys: int, dtype: torch.dtype) -> Tensor | None:
-    """Joins the two masks into what is added to the scores, −∞ where looking is forbidden, (#H, #Q, K)."""
+def _bias(call: AttentionCall, sequence: int, n_keys: int, dtype: torch.dtype) -> Tensor | None:
+    """Join the two masks into what is added to the scores, −∞ where looking is forbidden, (#H, #Q, K)."""
     padding, rule = call.given["key_padding_mask"], call.given["attn_mask"]
     parts = []
     if padding is not None:
-        parts.append(_added(padding.reshape(-1, n_keys)[sequence][None, None], dtype))
+        parts.append(_additive_mask(padding.reshape(-1, n_keys)[sequence][None, None], dtype))
     if rule is not None:
         rule = rule[None] if rule.dim() == 2 else rule.unflatten(0, (-1, call.module.num_heads))[sequence]
-        parts.append(_added(rule, dtype))
+        parts.append(_additive_mask(rule, dtype))
     return sum(parts[1:], parts[0]) if parts else None
 
 
-def _added(mask: Tensor, dtype: torch.dtype) -> Tensor:
+def _additive_mask(mask: Tensor, dtype: torch.dtype) -> Tensor:
     """PyTorch's masks are true where looking is forbidden, or numbers that are added."""
     if mask.dtype != torch.bool:
         return mask.to(dtype)
     return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill(mask, -torch.inf)
 
 
-def _lengthened(
+def _append_own_keys(
     module: nn.MultiheadAttention, k: Tensor, v: Tensor, bias: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Adds the keys that a module has besides those it is given: a learned one, and one of zeros."""
+    """Add the keys that a module has besides those it is given: a learned one, and one of zeros."""
     for key, value in _own_keys(module, k, v):
         k, v = torch.cat([k, key], dim=1), torch.cat([v, value], dim=1)
         bias = None if bias is None else F.pad(bias, (0, 1))

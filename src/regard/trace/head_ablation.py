@@ -25,7 +25,7 @@ from regard.trace.replay import private_copy
 
 
 @dataclass(frozen=True, eq=False)
-class Place:
+class LayerHeads:
     """One attention of a model; `read_by` gives for each head the columns of the weights that its output meets."""
 
     kind: str
@@ -39,14 +39,14 @@ class Place:
         return len(self.read_by)
 
 
-def own_copy(model: Seq2Seq) -> Seq2Seq:
-    """Copies the plain model that a model decodes as, parameters too, so that nothing happens to the one that runs."""
+def plain_copy(model: Seq2Seq) -> Seq2Seq:
+    """Copy the plain model that a model decodes as, parameters too, so that nothing happens to the one that runs."""
     plain: Any = deepcopy(dequantize_linears(private_copy(model)))
     return plain.requires_grad_(False)
 
 
-def find_places(model: Seq2Seq) -> list[Place]:
-    """Lists a plain model's attentions in the order in which data meets them."""
+def find_heads(model: Seq2Seq) -> list[LayerHeads]:
+    """List a plain model's attentions in the order in which data meets them."""
     find = FIND.get(type(model))
     if find is None:
         known = ", ".join(each.__name__ for each in FIND)
@@ -54,66 +54,68 @@ def find_places(model: Seq2Seq) -> list[Place]:
     return find(model)
 
 
-def _in_transformer(model: Any) -> list[Place]:
+def _in_transformer(model: Any) -> list[LayerHeads]:
     encoder = [_heads("encoder", number, layer.attention) for number, layer in enumerate(model.encoder.layers)]
     decoder = [_heads("decoder", number, layer.attention) for number, layer in enumerate(model.decoder.layers)]
     cross = [_heads("cross", number, layer.cross_attention) for number, layer in enumerate(model.decoder.layers)]
     return encoder + decoder + cross
 
 
-def _in_recurrent(model: Any) -> list[Place]:
+def _in_recurrent(model: Any) -> list[LayerHeads]:
     """The one head's output, the context, is read twice: by the decoder's first cell and by the last map."""
     cell = model.decoder.cells[0].weight_ih[:, model.decoder.d_word :]
-    return [Place("cross", 0, model.attention, [[cell, model.mix.weight[:, model.decoder.width :]]])]
+    return [LayerHeads("cross", 0, model.attention, [[cell, model.mix.weight[:, model.decoder.width :]]])]
 
 
 # By the very class: of another model's parts nobody knows which attention is which.
-FIND: dict[type, Callable[[Any], list[Place]]] = {Transformer: _in_transformer, Recurrent: _in_recurrent}
+FIND: dict[type, Callable[[Any], list[LayerHeads]]] = {Transformer: _in_transformer, Recurrent: _in_recurrent}
 
 
-def _heads(kind: str, layer: int, heads: MultiHeadAttention) -> Place:
+def _heads(kind: str, layer: int, heads: MultiHeadAttention) -> LayerHeads:
     columns = heads.w_o.weight.unflatten(1, (heads.n_heads, -1)).unbind(1)  # views, so that they can be changed
-    return Place(kind, layer, heads.attention, [[each] for each in columns])
+    return LayerHeads(kind, layer, heads.attention, [[each] for each in columns])
 
 
-See = Callable[[str, int, Float[Tensor, "B H Q K"]], None]  # told the kind, the layer and the weights
-Show = Callable[[Float[Tensor, "B H Q K"]], None]
+OnWeights = Callable[[str, int, Float[Tensor, "B H Q K"]], None]  # told the kind, the layer and the weights
+OnLayerWeights = Callable[[Float[Tensor, "B H Q K"]], None]
 
 
-def show_weights(model: Seq2Seq, batch: Batch, see: See, kinds: Collection[str] = KINDS) -> None:
-    """Reads a batch with a plain model that is somebody's own copy, and materialises one attention at a time."""
-    places = [place for place in find_places(model) if place.kind in kinds]
+def attention_maps(model: Seq2Seq, batch: Batch, see: OnWeights, kinds: Collection[str] = KINDS) -> None:
+    """Read a batch with a plain model that is somebody's own copy, and materialise one attention at a time."""
+    places = [place for place in find_heads(model) if place.kind in kinds]
     with torch.no_grad():
         SHOW[type(model)](model, batch, places, see)
 
 
-def _show_transformer(model: Any, batch: Batch, places: list[Place], see: See) -> None:
-    """Reads whole targets at once; each attention runs once."""
-    with _heard([(place.attention, partial(see, place.kind, place.layer)) for place in places]):
+def _show_transformer(model: Any, batch: Batch, places: list[LayerHeads], see: OnWeights) -> None:
+    """Read whole targets at once; each attention runs once."""
+    with _hooked([(place.attention, partial(see, place.kind, place.layer)) for place in places]):
         model.features(batch)
 
 
-def _show_recurrent(model: Any, batch: Batch, places: list[Place], see: See) -> None:
-    """Reads token by token; the kernels for whole sentences build no queries to look at."""
+def _show_recurrent(model: Any, batch: Batch, places: list[LayerHeads], see: OnWeights) -> None:
+    """Read token by token; the kernels for whole sentences build no queries to look at."""
     rows: list[Tensor] = []
     (place,) = places
-    with _heard([(place.attention, rows.append)]):
+    with _hooked([(place.attention, rows.append)]):
         state = model.start(batch.src, 1)
         for tokens in batch.tgt.inputs.unbind(1):
             _, state = model.step(tokens, state)
     see(place.kind, place.layer, torch.cat(rows, dim=2))
 
 
-SHOW: dict[type, Callable[[Any, Batch, list[Place], See], None]] = {
+SHOW: dict[type, Callable[[Any, Batch, list[LayerHeads], OnWeights], None]] = {
     Transformer: _show_transformer,
     Recurrent: _show_recurrent,
 }
 
 
 @contextmanager
-def _heard(listeners: list[tuple[Attention, Show]]) -> Iterator[None]:
-    """Has each attention asked for its weights whenever it runs."""
-    hooks = [attention.register_forward_hook(partial(_ask, show), with_kwargs=True) for attention, show in listeners]
+def _hooked(listeners: list[tuple[Attention, OnLayerWeights]]) -> Iterator[None]:
+    """Have each attention asked for its weights whenever it runs."""
+    hooks = [
+        attention.register_forward_hook(partial(_pass_weights, show), with_kwargs=True) for attention, show in listeners
+    ]
     try:
         yield
     finally:
@@ -121,15 +123,15 @@ def _heard(listeners: list[tuple[Attention, Show]]) -> Iterator[None]:
             hook.remove()
 
 
-def _ask(show: Show, module: Attention, args: Any, kwargs: Any, out: Tensor) -> None:
+def _pass_weights(show: OnLayerWeights, module: Attention, args: Any, kwargs: Any, out: Tensor) -> None:
     call = signature(module.forward).bind(*args, **kwargs)
     call.apply_defaults()
     show(module.weights(*(call.arguments[name] for name in ("q", "k", "mask", "bias"))))
 
 
 @contextmanager
-def switched_off(read_by: Sequence[Float[Tensor, "_ E"]]) -> Iterator[None]:
-    """Sets to zero, for a while, the columns of the weights that read a head's output, which is as if it were zero.
+def zero_head(read_by: Sequence[Float[Tensor, "_ E"]]) -> Iterator[None]:
+    """Set to zero, for a while, the columns of the weights that read a head's output, which is as if it were zero.
 
     The columns are views of a model's parameters, see `Place.read_by`; they are what they were in the end, whatever
     happens in between.
@@ -154,17 +156,17 @@ class Quality:
     bleu: float | None
 
 
-def judge(
+def measure_quality(
     model: Seq2Seq, batches: Sequence[Batch], translator: Translator, pairs: Sequence[tuple[str, str]]
 ) -> Quality:
-    """Judges a plain model by the batches, and by translations of the pairs with the translator's words, if any."""
+    """Measure a plain model by the batches, and by translations of the pairs with the translator's words, if any."""
     total = sum(float(token_costs(model, batch).double().sum()) for batch in batches)
     loss = total / sum(batch.tgt.n_tokens for batch in batches)
     return Quality(loss, _bleu(model, translator, pairs) if pairs else None)
 
 
 def _bleu(model: Seq2Seq, translator: Translator, pairs: Sequence[tuple[str, str]]) -> float:
-    """Translates on the fast path: the model as it is now is packed for it."""
+    """Translate on the fast path: the model as it is now is packed for it."""
     greedy = replace(translator.settings, method="greedy", beam=1, n_best=1)
     languages = translator.src_lang, translator.tgt_lang
     quick = Translator(select_engine(model), translator.tokenizer, greedy, *languages, translator.max_len)
@@ -172,9 +174,11 @@ def _bleu(model: Seq2Seq, translator: Translator, pairs: Sequence[tuple[str, str
     return score(outputs, [tgt for _, tgt in pairs], translator.tgt_lang).bleu
 
 
-Bar = Callable[[Iterable[Any], int, str], Iterable[Any]]  # told the items of a task, their number and what is done
+ProgressBar = Callable[
+    [Iterable[Any], int, str], Iterable[Any]
+]  # told the items of a task, their number and what is done
 
 
-def no_bar(items: Iterable[Any], total: int, what: str) -> Iterable[Any]:
-    """Shows nothing."""
+def no_progress(items: Iterable[Any], total: int, what: str) -> Iterable[Any]:
+    """Show nothing."""
     return items

@@ -23,15 +23,15 @@ from regard.model.seq2seq import allowed_log_probs, label_log_probs, top_k
 from regard.padding import Ids
 from regard.position import OffsetBias, Position
 from regard.search.decoder import DecoderState, IncrementalDecoder, TopK
-from regard.trace.attention import RecordedLook
+from regard.trace.attention import RecordedAttention
 from regard.trace.decompose import first_parts
-from regard.trace.trace import Flow
+from regard.trace.trace import ResidualNorms
 
 M = TypeVar("M", bound=nn.Module)
 
 
 def private_copy(module: M) -> M:
-    """Copies a module and all inside it, at rest and without hooks; parameters and buffers stay the same tensors.
+    """Copy a module and all inside it, at rest and without hooks; parameters and buffers stay the same tensors.
 
     A module that stands in several places becomes several, so that each place can be told apart.
     """
@@ -49,7 +49,7 @@ def private_copy(module: M) -> M:
 
 
 @dataclass(eq=False)
-class Heard:
+class Recording:
     """The calls of one attention: one, or one for each token where a decoder goes step by step."""
 
     kind: str
@@ -59,68 +59,68 @@ class Heard:
     outputs: list[Tensor] = field(default_factory=list)
     merged: list[Tensor] = field(default_factory=list)  # heads side by side, as the layer projects them
 
-    def hear(self, module: Attention, args: Any, kwargs: Any, out: Tensor) -> None:
-        """Writes one call down."""
+    def record(self, module: Attention, args: Any, kwargs: Any, out: Tensor) -> None:
+        """Write one call down."""
         call = signature(module.forward).bind(*args, **kwargs)
         call.apply_defaults()
         self.calls.append(call.arguments)
         self.outputs.append(out)
 
-    def look(self) -> RecordedLook:
-        """Joins the calls; keys and values are the same in all of them."""
+    def attention_map(self) -> RecordedAttention:
+        """Join the calls; keys and values are the same in all of them."""
         first = self.calls[0]
         q, out = torch.cat([call["q"] for call in self.calls], dim=2), torch.cat(self.outputs, dim=2)
         bias = first["bias"]
         bias = bias.materialise(q.dtype) if isinstance(bias, OffsetBias) else bias
-        q_kept, k_kept, v_kept, out_kept = (kept(x[0]) for x in (q, first["k"], first["v"], out))
+        q_kept, k_kept, v_kept, out_kept = (to_cpu(x[0]) for x in (q, first["k"], first["v"], out))
         attention = deepcopy(private_copy(self.attention)).requires_grad_(False).to("cpu", q_kept.dtype)
-        seen = (attention, q_kept, k_kept, v_kept, first["mask"], None if bias is None else kept(bias[0]), out_kept)
-        return RecordedLook(self.kind, self.layer, *seen, self._extra(out))
+        seen = (attention, q_kept, k_kept, v_kept, first["mask"], None if bias is None else to_cpu(bias[0]), out_kept)
+        return RecordedAttention(self.kind, self.layer, *seen, self._extra(out))
 
     def _extra(self, out: Tensor) -> Tensor | None:
-        """Gives what the position scheme added to the output, where it added anything."""
+        """Return what the position scheme added to the output, where it added anything."""
         if not self.merged:
             return None
         extra = split_heads(torch.cat(self.merged, dim=1), out.shape[1]) - out
-        return kept(extra[0]) if extra.any() else None
+        return to_cpu(extra[0]) if extra.any() else None
 
 
-class Tape:
+class Recorder:
     """Listens to parts of a model, which must be somebody's private copy."""
 
     def __init__(self) -> None:
-        self.heard: list[Heard] = []
-        self.flows: list[Flow] = []
+        self.recordings: list[Recording] = []
+        self.residual_norms: list[ResidualNorms] = []
 
-    def listen(self, attention: Attention, kind: str, layer: int) -> Heard:
-        """Writes down what goes into an attention and what comes out."""
-        heard = Heard(kind, layer, attention)
-        attention.register_forward_hook(heard.hear, with_kwargs=True)
-        self.heard.append(heard)
-        return heard
+    def record_attention(self, attention: Attention, kind: str, layer: int) -> Recording:
+        """Write down what goes into an attention and what comes out."""
+        recording = Recording(kind, layer, attention)
+        attention.register_forward_hook(recording.record, with_kwargs=True)
+        self.recordings.append(recording)
+        return recording
 
-    def listen_to_heads(self, heads: MultiHeadAttention, kind: str, layer: int) -> None:
-        """Writes down besides what the layer makes of the attention's output before it projects it."""
-        heard = self.listen(heads.attention, kind, layer)
-        heads.w_o.register_forward_pre_hook(lambda module, args: heard.merged.append(args[0]))
+    def record_heads(self, heads: MultiHeadAttention, kind: str, layer: int) -> None:
+        """Write down besides what the layer makes of the attention's output before it projects it."""
+        recording = self.record_attention(heads.attention, kind, layer)
+        heads.w_o.register_forward_pre_hook(lambda module, args: recording.merged.append(args[0]))
 
-    def measure(self, residual: Residual, stack: str, layer: int, sublayer: str) -> None:
-        """Writes down how long the stream's vectors are around a sub-layer."""
+    def record_norms(self, residual: Residual, stack: str, layer: int, sublayer: str) -> None:
+        """Write down how long the stream's vectors are around a sub-layer."""
 
         def hook(module: nn.Module, args: tuple[Any, ...], out: Tensor) -> None:
             x, update, _ = args
-            self.flows.append(Flow(stack, layer, sublayer, _norms(x), _norms(update), _norms(out)))
+            self.residual_norms.append(ResidualNorms(stack, layer, sublayer, _norms(x), _norms(update), _norms(out)))
 
         residual.register_forward_hook(hook)
 
 
-def kept(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """Keeps a tensor on the CPU, in float32 at least; a copy of its own, so that it does not hold a larger one."""
+def to_cpu(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """Keep a tensor on the CPU, in float32 at least; a copy of its own, so that it does not hold a larger one."""
     return x.detach().to("cpu", torch.promote_types(x.dtype, torch.float32), copy=True).contiguous()
 
 
 def _norms(x: Tensor) -> Tensor:
-    return kept(x[0]).norm(dim=-1)
+    return to_cpu(x[0]).norm(dim=-1)
 
 
 @dataclass(eq=False)
@@ -205,99 +205,104 @@ N_ALTERNATIVES = 10
 class Replay:
     """What was seen of one path: each attention, the stream's norms, and what might have been said instead."""
 
-    looks: tuple[RecordedLook, ...]
-    flows: tuple[Flow, ...]
+    attention: tuple[RecordedAttention, ...]
+    residual_norms: tuple[ResidualNorms, ...]
     log_probs: Float[Tensor, " T"]  # of what was said, by this reading
-    gains: Float[Tensor, "T A"]  # of the likeliest, likeliest first
+    top_log_probs: Float[Tensor, "T A"]  # of the likeliest, likeliest first
     tokens: Int[Tensor, "T A"]
 
 
-def replay(model: Seq2Seq, source: Sequence[int], said: Sequence[int]) -> Replay:
-    """Reads a source, and a target as it was said, EOS included where the model said it.
+def replay(model: Seq2Seq, source: Sequence[int], written: Sequence[int]) -> Replay:
+    """Read a source, and a target as it was said, EOS included where the model said it.
 
     All goes through the plain modules that the model was made of, in one pass; 8-bit maps become float ones of the same
     numbers. The model itself is not touched.
     """
     plain: Any = dequantize_linears(private_copy(model))
-    read = READ.get(type(plain))
+    read = READERS.get(type(plain))
     if read is None:
-        known = ", ".join(each.__name__ for each in READ)
+        known = ", ".join(each.__name__ for each in READERS)
         raise ValueError(f"a model must be one of {known} to be looked into, got {type(plain).__name__}")
     device = next(plain.parameters()).device
-    batch = make_batch([source], [said[:-1]]).to(device)
-    tape = Tape()
+    batch = make_batch([source], [written[:-1]]).to(device)
+    recorder = Recorder()
     with torch.no_grad():
-        logits, looks = read(plain, batch, tape)
+        logits, attention_maps = read(plain, batch, recorder)
         likely, tokens = top_k(allowed_log_probs(logits, None), N_ALTERNATIVES)
-        here = label_log_probs(logits, torch.tensor(said, device=device))
-    return Replay(tuple(looks), tuple(tape.flows), here.cpu(), likely.cpu(), tokens.cpu())
+        here = label_log_probs(logits, torch.tensor(written, device=device))
+    return Replay(tuple(attention_maps), tuple(recorder.residual_norms), here.cpu(), likely.cpu(), tokens.cpu())
 
 
-def _read_transformer(model: Any, batch: Batch, tape: Tape) -> tuple[Tensor, list[RecordedLook]]:
-    """Reads the whole target at once."""
+def _read_transformer(model: Any, batch: Batch, recorder: Recorder) -> tuple[Tensor, list[RecordedAttention]]:
+    """Read the whole target at once."""
     for number, layer in enumerate(model.encoder.layers):
-        tape.listen_to_heads(layer.attention, "encoder", number)
-        tape.measure(layer.after_attention, "encoder", number, "attention")
-        tape.measure(layer.after_feed_forward, "encoder", number, "feed_forward")
+        recorder.record_heads(layer.attention, "encoder", number)
+        recorder.record_norms(layer.after_attention, "encoder", number, "attention")
+        recorder.record_norms(layer.after_feed_forward, "encoder", number, "feed_forward")
     for number, layer in enumerate(model.decoder.layers):
-        tape.listen_to_heads(layer.attention, "decoder", number)
-        tape.listen_to_heads(layer.cross_attention, "cross", number)
+        recorder.record_heads(layer.attention, "decoder", number)
+        recorder.record_heads(layer.cross_attention, "cross", number)
         for name in ("attention", "cross_attention", "feed_forward"):
-            tape.measure(getattr(layer, f"after_{name}"), "decoder", number, name)
+            recorder.record_norms(getattr(layer, f"after_{name}"), "decoder", number, name)
     logits = model(batch)[0]
     layers = {"encoder": model.encoder.layers, "decoder": model.decoder.layers}
     heads = {"cross": [layer.cross_attention for layer in model.decoder.layers]}
     heads |= {kind: [layer.attention for layer in stack] for kind, stack in layers.items()}
-    looks = {(each.kind, each.layer): _turning(each.look(), heads[each.kind][each.layer]) for each in tape.heard}
+    attention_maps = {
+        (each.kind, each.layer): _with_frequencies(each.attention_map(), heads[each.kind][each.layer])
+        for each in recorder.recordings
+    }
     for kind, words, ids, positions in (
         ("encoder", model.src, batch.src.ids, batch.src.positions),
         ("decoder", model.tgt, batch.tgt.inputs, batch.tgt.positions),
     ):
         first: Any = layers[kind][0]
         parts = first_parts(words, first.after_attention, first.attention, ids, positions)
-        looks[kind, 0] = replace(looks[kind, 0], parts=parts)
-    return logits, list(looks.values())
+        attention_maps[kind, 0] = replace(attention_maps[kind, 0], parts=parts)
+    return logits, list(attention_maps.values())
 
 
-def _read_decoder_only(model: Any, batch: Batch, tape: Tape) -> tuple[Tensor, list[RecordedLook]]:
-    """Reads the whole text at once."""
+def _read_decoder_only(model: Any, batch: Batch, recorder: Recorder) -> tuple[Tensor, list[RecordedAttention]]:
+    """Read the whole text at once."""
     layers = model.decoder.layers
     for number, layer in enumerate(layers):
-        tape.listen_to_heads(layer.attention, "decoder", number)
+        recorder.record_heads(layer.attention, "decoder", number)
         for name in ("attention", "feed_forward"):
-            tape.measure(getattr(layer, f"after_{name}"), "decoder", number, name)
+            recorder.record_norms(getattr(layer, f"after_{name}"), "decoder", number, name)
     logits = model(batch)[0]
-    looks = [_turning(each.look(), layers[each.layer].attention) for each in tape.heard]
+    attention_maps = [
+        _with_frequencies(each.attention_map(), layers[each.layer].attention) for each in recorder.recordings
+    ]
     first = layers[0].after_attention, layers[0].attention
     parts = first_parts(model.tgt, *first, batch.tgt.inputs, batch.tgt.positions)
-    return logits, [replace(looks[0], parts=parts), *looks[1:]]
+    return logits, [replace(attention_maps[0], parts=parts), *attention_maps[1:]]
 
 
-def _read_recurrent(model: Any, batch: Batch, tape: Tape) -> tuple[Tensor, list[RecordedLook]]:
-    """Reads token by token, as the model decodes; its kernels for whole sentences build no queries to look at."""
-    tape.listen(model.attention, "cross", 0)
+def _read_recurrent(model: Any, batch: Batch, recorder: Recorder) -> tuple[Tensor, list[RecordedAttention]]:
+    """Read token by token, as the model decodes; its kernels for whole sentences build no queries to look at."""
+    recorder.record_attention(model.attention, "cross", 0)
     state, logits = model.start(batch.src, 1), []
     for token in batch.tgt.inputs[0]:
-        said, state = model.step(token[None], state)
-        logits.append(said)
-    return torch.cat(logits), [each.look() for each in tape.heard]
+        written, state = model.step(token[None], state)
+        logits.append(written)
+    return torch.cat(logits), [each.attention_map() for each in recorder.recordings]
 
 
 # By the very class: of another model's parts nobody knows which attention is which.
-READ: dict[type, Callable[[Any, Batch, Tape], tuple[Tensor, list[RecordedLook]]]] = {
+READERS: dict[type, Callable[[Any, Batch, Recorder], tuple[Tensor, list[RecordedAttention]]]] = {
     Transformer: _read_transformer,
     Recurrent: _read_recurrent,
     DecoderOnly: _read_decoder_only,
 }
 
 
-def _turning(look: RecordedLook, heads: MultiHeadAttention) -> RecordedLook:
-    """Adds how fast queries and keys turn, where the position scheme turns them."""
-    return replace(look, frequencies=turning(heads.position, look.q.shape[-1]))
+def _with_frequencies(attention_map: RecordedAttention, heads: MultiHeadAttention) -> RecordedAttention:
+    """Add how fast queries and keys turn, where the position scheme turns them."""
+    return replace(attention_map, frequencies=rotation_frequencies(heads.position, attention_map.q.shape[-1]))
 
 
-def turning(position: Position, width: int) -> Float[Tensor, " pairs"] | None:
-    """Measures the angle by which one step turns each pair of features; None where nothing turns."""
+def rotation_frequencies(position: Position, width: int) -> Float[Tensor, " pairs"] | None:
+    """Measure the angle by which one step turns each pair of features; None where nothing turns."""
     pairs = torch.zeros(1, 1, 1, width, dtype=torch.float64)
     pairs[..., : width // 2 * 2 : 2] = 1.0
     turned = position.rotate(pairs, torch.ones(1, 1, dtype=torch.int64))

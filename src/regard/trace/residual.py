@@ -16,13 +16,13 @@ from regard.model.quantize import dequantize_linears
 from regard.padding import Ids
 from regard.position import POSITION, Position
 from regard.search.scoring import pair_batches
-from regard.trace.decompose import share
-from regard.trace.head_ablation import Bar, no_bar
-from regard.trace.replay import kept, private_copy
+from regard.trace.decompose import relative_error
+from regard.trace.head_ablation import ProgressBar, no_progress
+from regard.trace.replay import private_copy, to_cpu
 
 
 @dataclass(frozen=True, eq=False)
-class Stage:
+class EncoderStage:
     """What stands there after one step of the computation, a row for each token."""
 
     name: str
@@ -30,7 +30,7 @@ class Stage:
 
 
 @dataclass(frozen=True, eq=False)
-class Stages:
+class EncoderStages:
     """All steps of one layer, in order; `error` compares the end with what the layer itself puts out."""
 
     layer: int
@@ -39,17 +39,17 @@ class Stages:
     n_heads: int
     norm_first: bool
     scheme: str
-    stages: tuple[Stage, ...]
+    stages: tuple[EncoderStage, ...]
     error: float
 
     def __getitem__(self, name: str) -> Float[Tensor, "T W"]:
-        """Gives the numbers of a step."""
+        """Return the numbers of a step."""
         return next(stage.values for stage in self.stages if stage.name == name)
 
 
 @torch.no_grad()
-def encoder_stages(model: Seq2Seq, ids: Sequence[int], layer: int, head: int) -> Stages:
-    """Goes through an encoder layer step by step, for the pieces of one sentence."""
+def encoder_stages(model: Seq2Seq, ids: Sequence[int], layer: int, head: int) -> EncoderStages:
+    """Run an encoder layer step by step on the tokens of one sentence."""
     plain: Any = dequantize_linears(private_copy(model))
     if type(plain) is not Transformer:
         raise ValueError(f"only a Transformer has encoder layers to go through, got {type(plain).__name__}")
@@ -64,22 +64,22 @@ def encoder_stages(model: Seq2Seq, ids: Sequence[int], layer: int, head: int) ->
     attended = _attention(here.attention, here.after_attention, x, src.positions, head)
     fed = _feed_forward(here.feed_forward, here.after_feed_forward, attended["attention_out"])
     output, _ = here(x, src.positions, src.mask, src.token_mask)
-    error = share(fed["output"] - output, fed["output"])
+    error = relative_error(fed["output"] - output, fed["output"])
     named = {**begun, "input": x, **attended, **fed}
-    kept = tuple(Stage(name, values[0].to("cpu", torch.float32)) for name, values in named.items())
+    kept = tuple(EncoderStage(name, values[0].to("cpu", torch.float32)) for name, values in named.items())
     about = (
         len(layers),
         here.attention.n_heads,
         here.after_attention.norm_first,
         _scheme(plain.src.position, here.attention.position),
     )
-    return Stages(layer, head, *about, kept, error)
+    return EncoderStages(layer, head, *about, kept, error)
 
 
 def _embedded(
     words: Any, ids: Int[Tensor, "1 T"], positions: Int[Tensor, "1 T"]
 ) -> tuple[dict[str, Tensor], Float[Tensor, "1 T D"]]:
-    """Gives what tokens and what positions bring to the stream, and their sum; set side by side, each has its zeros."""
+    """Return what tokens and what positions bring to the stream, and their sum; side by side, each has its zeros."""
     vectors = words.table(ids) * words.table.embedding_dim**0.5
     x, codes = (words.position.embed(each, positions) for each in (vectors, torch.zeros_like(vectors)))
     return {"token": x - codes, "position": codes}, x
@@ -119,7 +119,7 @@ def _feed_forward(feed: Any, residual: Residual, x: Float[Tensor, "1 T D"]) -> d
 
 
 def _scheme(*positions: Position) -> str:
-    """Names the scheme by its place in the table: that of the tokens, or of the heads where tokens have none."""
+    """Name the scheme by its place in the table: that of the tokens, or of the heads where tokens have none."""
     names = {made: name for name, made in POSITION.items()}
     found = [names.get(type(each), type(each).__name__) for each in positions]
     return next((name for name in found if name != "none"), "none")
@@ -153,13 +153,13 @@ class Stream:
     last: Float[Tensor, "N D"]  # what leaves the last layer, before a last norm
 
     def points(self) -> dict[str, Float[Tensor, "N D"]]:
-        """Gives the stream where it begins, and after each layer."""
+        """Return the stream where it begins, and after each layer."""
         starts = [x for (_, sublayer), x in self.before.items() if sublayer == "attention"]
         return dict(zip(["embedding", *(f"layer {n}" for n in range(len(starts)))], [*starts, self.last], strict=True))
 
 
 @dataclass(eq=False)
-class _Listener:
+class _StreamRecorder:
     """Writes down the vectors around one sub-layer, padding left out."""
 
     is_last: bool  # of its stack
@@ -169,14 +169,14 @@ class _Listener:
 
     def hear(self, module: nn.Module, args: tuple[Any, ...], out: Tensor) -> None:
         x, update, token_mask = args
-        self.before.append(kept(x[token_mask]))
-        self.updates.append(kept(update[token_mask]))
+        self.before.append(to_cpu(x[token_mask]))
+        self.updates.append(to_cpu(update[token_mask]))
         if self.is_last:
-            self.after.append(kept(out[token_mask]))
+            self.after.append(to_cpu(out[token_mask]))
 
 
-def looked_into(model: Seq2Seq) -> Any:
-    """Gives a copy of the plain Transformer that a model decodes as, its parameters shared, to be listened to."""
+def plain_transformer(model: Seq2Seq) -> Any:
+    """Return a copy of the plain Transformer that a model decodes as, its parameters shared, to be listened to."""
     plain: Any = dequantize_linears(private_copy(model))
     if type(plain) is not Transformer:
         raise ValueError(f"only a Transformer has a residual stream to look at, got {type(plain).__name__}")
@@ -184,10 +184,12 @@ def looked_into(model: Seq2Seq) -> Any:
 
 
 @torch.no_grad()
-def record_streams(model: Seq2Seq, src: Sequence[Ids], tgt: Sequence[Ids], bar: Bar = no_bar) -> dict[str, Stream]:
-    """Reads pairs under teacher forcing, and gives the streams of encoder and decoder; the model is not touched."""
-    plain = looked_into(model)
-    heard = {stack: _listen(getattr(plain, stack).layers, stack) for stack in SUBLAYERS}
+def record_streams(
+    model: Seq2Seq, src: Sequence[Ids], tgt: Sequence[Ids], bar: ProgressBar = no_progress
+) -> dict[str, Stream]:
+    """Read pairs under teacher forcing, and return the streams of encoder and decoder; the model is not touched."""
+    plain = plain_transformer(model)
+    heard = {stack: _record_stack(getattr(plain, stack).layers, stack) for stack in SUBLAYERS}
     tokens: dict[str, list[Tokens]] = {stack: [] for stack in SUBLAYERS}
     batches = list(pair_batches(src, tgt))
     for places, batch in bar(batches, len(batches), "reading"):
@@ -195,15 +197,15 @@ def record_streams(model: Seq2Seq, src: Sequence[Ids], tgt: Sequence[Ids], bar: 
         numbers = torch.tensor(places)
         tokens["encoder"].append(_tokens(batch.src.ids, batch.src.positions, batch.src.token_mask, numbers))
         tokens["decoder"].append(_tokens(batch.tgt.inputs, batch.tgt.positions, batch.tgt.token_mask, numbers))
-    return {stack: _joined(stack, heard[stack], tokens[stack]) for stack in SUBLAYERS}
+    return {stack: _join(stack, heard[stack], tokens[stack]) for stack in SUBLAYERS}
 
 
-def _listen(layers: Any, stack: str) -> dict[tuple[int, str], _Listener]:
+def _record_stack(layers: Any, stack: str) -> dict[tuple[int, str], _StreamRecorder]:
     listeners = {}
     for number, layer in enumerate(layers):
         for sublayer in SUBLAYERS[stack]:
             is_last = number == len(layers) - 1 and sublayer == SUBLAYERS[stack][-1]
-            listeners[number, sublayer] = listener = _Listener(is_last)
+            listeners[number, sublayer] = listener = _StreamRecorder(is_last)
             getattr(layer, f"after_{sublayer}").register_forward_hook(listener.hear)
     return listeners
 
@@ -212,7 +214,7 @@ def _tokens(ids: Tensor, positions: Tensor, real: Tensor, numbers: Tensor) -> To
     return Tokens(ids[real], positions.expand_as(ids)[real], numbers[:, None].expand_as(ids)[real])
 
 
-def _joined(stack: str, heard: dict[tuple[int, str], _Listener], tokens: list[Tokens]) -> Stream:
+def _join(stack: str, heard: dict[tuple[int, str], _StreamRecorder], tokens: list[Tokens]) -> Stream:
     ids, positions, sentences = (torch.cat([getattr(t, name) for t in tokens]) for name in Tokens.__dataclass_fields__)
     before = {place: torch.cat(each.before) for place, each in heard.items()}
     updates = {place: torch.cat(each.updates) for place, each in heard.items()}

@@ -20,22 +20,22 @@ from regard.search.beam import advance, candidates, one_beginning
 from regard.search.decoder import IncrementalDecoder, TopK
 from regard.search.hypothesis import Hypothesis, begin
 from regard.trace.replay import (
-    Heard,
     RecordedState,
+    Recorder,
+    Recording,
     RecordingDecoder,
     RecordingEngine,
     Replay,
     SearchRecord,
-    Tape,
     private_copy,
     replay,
 )
-from regard.trace.search_tree import Tree, grow, written
-from regard.trace.trace import Option, Step, Trace
+from regard.trace.search_tree import SearchTree, build_tree, written_tokens
+from regard.trace.trace import Alternative, OutputToken, Trace
 
 
 @dataclass(frozen=True, eq=False)
-class Traced:
+class TracedTranslation:
     """A translation as it always is, and a trace of each part of the text that the model read by itself."""
 
     translation: Translation
@@ -95,7 +95,7 @@ def trace_texts(
     texts: Sequence[str],
     settings: DecodeSettings | None = None,
     prefix: str | list[int] = "",
-) -> list[Traced]:
+) -> list[TracedTranslation]:
     """Translate texts just as `translator.translate` does, window by window, and record each run.
 
     A prefix may be ids as well: a text of the same tokens might be cut into others.
@@ -108,7 +108,7 @@ def trace_texts(
 
 def _trace_window(
     translator: Translator, texts: Sequence[str], first: int, settings: DecodeSettings, forced: list[int]
-) -> Iterator[Traced]:
+) -> Iterator[TracedTranslation]:
     engine = RecordingEngine(translator.engine)
     recording = _with_engine(translator, engine)
     parts = recording.segment(texts, first)
@@ -117,7 +117,7 @@ def _trace_window(
     searches = iter(zip(flat, found, _steps_of_parts(engine.decoder, flat, settings), strict=True))
     for translation, text in zip(recording.merge(parts, found, settings), parts, strict=True):
         traces = tuple(make_trace(translator, settings, *one) for one in islice(searches, len(text)))
-        yield Traced(translation, traces)
+        yield TracedTranslation(translation, traces)
 
 
 def _with_engine(translator: Translator, engine: RecordingEngine) -> Translator:
@@ -143,9 +143,9 @@ def make_trace(
     return trace_path(translator, settings, source, tree, tree.best)
 
 
-def make_tree(tokenizer: Tokenizer, settings: DecodeSettings, found: list[Hypothesis], steps: list[TopK]) -> Tree:
+def make_tree(tokenizer: Tokenizer, settings: DecodeSettings, found: list[Hypothesis], steps: list[TopK]) -> SearchTree:
     """Return the tree of a search, with the names of its tokens."""
-    return grow(found, steps, settings, partial(_token_names, tokenizer))
+    return build_tree(found, steps, settings, partial(_token_names, tokenizer))
 
 
 def _token_names(tokenizer: Tokenizer, tokens: Sequence[int]) -> dict[int, str]:
@@ -153,12 +153,12 @@ def _token_names(tokenizer: Tokenizer, tokens: Sequence[int]) -> dict[int, str]:
 
 
 def trace_path(
-    pipeline: Translator | Generator, settings: DecodeSettings, source: list[int], tree: Tree, leaf: int
+    pipeline: Translator | Generator, settings: DecodeSettings, source: list[int], tree: SearchTree, end_node: int
 ) -> Trace:
     """Read the path to one node of a tree again through the plain model, and record all there is to see."""
-    hypothesis, tokenizer = tree.hypothesis(leaf), pipeline.tokenizer
-    said = written(hypothesis)
-    seen = replay(pipeline.model, source, said)
+    hypothesis, tokenizer = tree.hypothesis(end_node), pipeline.tokenizer
+    written = written_tokens(hypothesis)
+    seen = replay(pipeline.model, source, written)
     src_lang, tgt_lang = _languages(pipeline)
     return Trace(
         text=tokenizer.decode(source, "src"),
@@ -167,13 +167,13 @@ def trace_path(
         tgt_lang=tgt_lang,
         settings=settings,
         source=tuple(tokenizer.pieces([*source, EOS], "src")),
-        read=tuple(tokenizer.pieces([BOS, *said[:-1]], "tgt")),
-        steps=_steps(tokenizer, said, hypothesis, seen),
-        looks=seen.looks,
-        flows=seen.flows,
+        read=tuple(tokenizer.pieces([BOS, *written[:-1]], "tgt")),
+        steps=_steps(tokenizer, written, hypothesis, seen),
+        attention=seen.attention,
+        residual_norms=seen.residual_norms,
         tree=tree,
-        leaf=leaf,
-        again=partial(trace_path, pipeline, settings, source, tree),
+        end_node=end_node,
+        replay=partial(trace_path, pipeline, settings, source, tree),
     )
 
 
@@ -183,21 +183,21 @@ def _languages(pipeline: Translator | Generator) -> tuple[str, str]:
     return pipeline.src_lang, pipeline.tgt_lang
 
 
-def _steps(tokenizer: Tokenizer, said: list[int], hypothesis: Hypothesis, seen: Replay) -> tuple[Step, ...]:
+def _steps(tokenizer: Tokenizer, written: list[int], hypothesis: Hypothesis, seen: Replay) -> tuple[OutputToken, ...]:
     options = [
         _options(tokenizer.pieces(tokens, "tgt"), log_probs)
-        for tokens, log_probs in zip(seen.tokens.tolist(), seen.gains.tolist(), strict=True)
+        for tokens, log_probs in zip(seen.tokens.tolist(), seen.top_log_probs.tolist(), strict=True)
     ]
-    columns = (tokenizer.pieces(said, "tgt"), hypothesis.token_log_probs, seen.log_probs.tolist(), options)
-    return tuple(Step(*row) for row in zip(*columns, strict=True))
+    columns = (tokenizer.pieces(written, "tgt"), hypothesis.token_log_probs, seen.log_probs.tolist(), options)
+    return tuple(OutputToken(*row) for row in zip(*columns, strict=True))
 
 
-def _options(pieces: list[str], log_probs: list[float]) -> tuple[Option, ...]:
+def _options(tokens: list[str], log_probs: list[float]) -> tuple[Alternative, ...]:
     """List what might have followed; a small vocabulary has fewer tokens that may."""
-    return tuple(Option(piece, value) for piece, value in zip(pieces, log_probs, strict=True) if value > -inf)
+    return tuple(Alternative(piece, value) for piece, value in zip(tokens, log_probs, strict=True) if value > -inf)
 
 
-def trace_generation(generator: Generator, prompt: str, settings: DecodeSettings | None = None) -> Traced:
+def trace_generation(generator: Generator, prompt: str, settings: DecodeSettings | None = None) -> TracedTranslation:
     """Continue a prompt just as `generator.generate` does, and record the run of the best hypothesis."""
     settings = settings or generator.settings
     engine = RecordingEngine(generator.engine)
@@ -205,13 +205,15 @@ def trace_generation(generator: Generator, prompt: str, settings: DecodeSettings
     found = Generator(engine, generator.tokenizer, settings, *about).search(generator.encode(prompt), settings)
     tree = make_tree(generator.tokenizer, settings, found, engine.decoder.records[0].steps[0])
     text = make_translation([[]], [found], generator.tokenizer, "", settings.length_penalty)
-    return Traced(text, (_trace_prompted(generator, settings, prompt, tree, tree.best),))
+    return TracedTranslation(text, (_trace_prompted(generator, settings, prompt, tree, tree.best),))
 
 
-def _trace_prompted(generator: Generator, settings: DecodeSettings, prompt: str, tree: Tree, leaf: int) -> Trace:
+def _trace_prompted(
+    generator: Generator, settings: DecodeSettings, prompt: str, tree: SearchTree, end_node: int
+) -> Trace:
     """Trace one path; the prompt stands where a translation has its source."""
-    seen = trace_path(generator, settings, [], tree, leaf)
-    return replace(seen, text=prompt, source=(), again=partial(_trace_prompted, generator, settings, prompt, tree))
+    seen = trace_path(generator, settings, [], tree, end_node)
+    return replace(seen, text=prompt, source=(), replay=partial(_trace_prompted, generator, settings, prompt, tree))
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,18 +230,20 @@ class GeneratedToken:
 
 def trace_tokens(generator: Generator, prompt: list[int], settings: DecodeSettings) -> Iterator[GeneratedToken]:
     """Write as `generator.stream` does, on a copy of its modules with recorders, and yield each token at once."""
-    model, tape = private_copy(generator.model), Tape()
+    model, recorder = private_copy(generator.model), Recorder()
     for number, layer in enumerate(model.decoder.layers):
-        tape.listen(layer.attention.attention, "decoder", number)  # pyright: ignore[reportArgumentType, reportAttributeAccessIssue]
+        recorder.record_attention(layer.attention.attention, "decoder", number)  # pyright: ignore[reportArgumentType, reportAttributeAccessIssue]
     for token, log_prob in generate_tokens(model, prompt, settings, generator.window):
-        yield GeneratedToken(token, log_prob, torch.stack([_last_row(heard) for heard in tape.heard]).mean(0))
+        yield GeneratedToken(
+            token, log_prob, torch.stack([_last_row(recording) for recording in recorder.recordings]).mean(0)
+        )
 
 
-def _last_row(heard: Heard) -> Float[Tensor, " T"]:
+def _last_row(recording: Recording) -> Float[Tensor, " T"]:
     """Return the mean weights of the newest query over all heads, and drop the recorded call."""
-    weights = heard.look().weights()[:, -1].mean(0)
-    heard.calls.clear()
-    heard.outputs.clear()
+    weights = recording.attention_map().weights()[:, -1].mean(0)
+    recording.calls.clear()
+    recording.outputs.clear()
     return weights
 
 

@@ -19,7 +19,7 @@ ROOT = -1
 
 
 @dataclass(frozen=True)
-class Node:
+class TreeNode:
     """One token after those before it, and what became of it."""
 
     number: int
@@ -27,20 +27,20 @@ class Node:
     step: int  # tokens before it
     token: int
     piece: str
-    gain: float  # its log-probability
+    log_prob: float  # its log-probability
     total: float  # and that of all up to it
     fate: str
 
 
 @dataclass(frozen=True, eq=False)
-class Tree:
+class SearchTree:
     """The nodes of one search, each after its parent."""
 
     parents: Int[np.ndarray, " M"]
     tokens: Int[np.ndarray, " M"]
-    gains: Float[np.ndarray, " M"]
+    log_probs: Float[np.ndarray, " M"]
     fates: Int[np.ndarray, " M"]  # places in FATES
-    pieces: Mapping[int, str]  # of each token
+    token_texts: Mapping[int, str]  # of each token
     best: int  # where the best hypothesis ends
     length_penalty: float
 
@@ -48,17 +48,21 @@ class Tree:
         return len(self.parents)
 
     @cached_property
-    def nodes(self) -> tuple[Node, ...]:
+    def nodes(self) -> tuple[TreeNode, ...]:
         """Every continuation that the search was offered."""
-        made: list[Node] = []
-        rows = zip(self.parents.tolist(), self.tokens.tolist(), self.gains.tolist(), self.fates.tolist(), strict=True)
-        for number, (parent, token, gain, fate) in enumerate(rows):
+        made: list[TreeNode] = []
+        rows = zip(
+            self.parents.tolist(), self.tokens.tolist(), self.log_probs.tolist(), self.fates.tolist(), strict=True
+        )
+        for number, (parent, token, log_prob, fate) in enumerate(rows):
             step, before = (0, 0.0) if parent == ROOT else (made[parent].step + 1, made[parent].total)
-            made.append(Node(number, parent, step, token, self.pieces[token], gain, before + gain, FATES[fate]))
+            made.append(
+                TreeNode(number, parent, step, token, self.token_texts[token], log_prob, before + log_prob, FATES[fate])
+            )
         return tuple(made)
 
-    def leaves(self, *fates: str) -> list[Node]:
-        """Gives the nodes where a hypothesis stopped, of these fates if any are named, the best total first.
+    def leaves(self, *fates: str) -> list[TreeNode]:
+        """Return the nodes where a hypothesis stopped, of these fates if any are named, the best total first.
 
         A node that was kept is a leaf if nothing that follows it was: all its continuations gave way to others.
         """
@@ -66,8 +70,8 @@ class Tree:
         stopped = [node for node in self.nodes if node.fate != "kept" or node.number not in went_on]
         return sorted((node for node in stopped if not fates or node.fate in fates), key=lambda node: -node.total)
 
-    def path(self, number: int) -> list[Node]:
-        """Gives the nodes from the first token to this one."""
+    def path(self, number: int) -> list[TreeNode]:
+        """Return the nodes from the first token to this one."""
         if not 0 <= number < len(self):
             raise ValueError(f"a node must lie in 0 … {len(self) - 1}, got {number}")
         found = [self.nodes[number]]
@@ -76,107 +80,111 @@ class Tree:
         return found[::-1]
 
     def hypothesis(self, number: int) -> Hypothesis:
-        """Gives what was written up to a node, as a search gives it."""
+        """Return what was written up to a node, as a search gives it."""
         nodes = self.path(number)
-        return make_hypothesis([node.token for node in nodes], [node.gain for node in nodes], self.length_penalty)
+        return make_hypothesis([node.token for node in nodes], [node.log_prob for node in nodes], self.length_penalty)
 
-    def find(self, said: Sequence[int]) -> int:
-        """Gives the node where these tokens end; EOS is one of them where it was said."""
+    def find(self, tokens: Sequence[int]) -> int:
+        """Return the node where these tokens end; EOS is one of them where it was said."""
         after = {(node.parent, node.token): node.number for node in self.nodes}
         number = ROOT
-        for token in said:
+        for token in tokens:
             if (number, token) not in after:
-                raise ValueError(f"a path must be one that the search was offered, got {list(said)}: see tree.leaves()")
+                raise ValueError(
+                    f"a path must be one that the search was offered, got {list(tokens)}: see tree.leaves()"
+                )
             number = after[number, token]
         return number
 
 
 KEPT, ENDED, DROPPED, OPEN = range(len(FATES))
-Pieces = Callable[[Sequence[int]], Mapping[int, str]]
+TokenTexts = Callable[[Sequence[int]], Mapping[int, str]]
 
 
-class Sapling:
-    """A tree that is still growing."""
+class TreeBuilder:
+    """Collects the nodes of a search tree, parents first."""
 
     def __init__(self) -> None:
         self.parents: list[int] = []
         self.tokens: list[int] = []
-        self.gains: list[float] = []
+        self.log_probs: list[float] = []
         self.fates: list[int] = []
 
-    def add(self, parent: int, token: int, gain: float, fate: int) -> int:
-        """Grows a node, and gives its number."""
+    def add(self, parent: int, token: int, log_prob: float, fate: int) -> int:
+        """Add a node, and return its number."""
         self.parents.append(parent)
         self.tokens.append(token)
-        self.gains.append(gain)
+        self.log_probs.append(log_prob)
         self.fates.append(fate)
         return len(self.parents) - 1
 
-    def tree(self, best: Hypothesis, pieces: Pieces, length_penalty: float) -> Tree:
-        """Ends the growth."""
-        lists = (self.parents, self.tokens, self.gains, self.fates)
-        parents, tokens, gains, fates = (
+    def build(self, best: Hypothesis, token_texts: TokenTexts, length_penalty: float) -> SearchTree:
+        """Return the tree, with its best hypothesis."""
+        lists = (self.parents, self.tokens, self.log_probs, self.fates)
+        parents, tokens, log_probs, fates = (
             np.array(values, dtype=kind)
             for values, kind in zip(lists, (np.int64, np.int64, float, np.int8), strict=True)
         )
-        names = pieces(sorted(set(self.tokens)))
-        unranked = Tree(parents, tokens, gains, fates, names, 0, length_penalty)
-        return Tree(parents, tokens, gains, fates, names, unranked.find(written(best)), length_penalty)
+        names = token_texts(sorted(set(self.tokens)))
+        unranked = SearchTree(parents, tokens, log_probs, fates, names, 0, length_penalty)
+        return SearchTree(parents, tokens, log_probs, fates, names, unranked.find(written_tokens(best)), length_penalty)
 
 
-def written(hypothesis: Hypothesis) -> list[int]:
-    """Gives all tokens that were said, EOS included."""
+def written_tokens(hypothesis: Hypothesis) -> list[int]:
+    """Return all tokens that were said, EOS included."""
     return [*hypothesis.ids, *[EOS] * hypothesis.finished]
 
 
-def grow(found: list[Hypothesis], answers: list[TopK], settings: DecodeSettings, pieces: Pieces) -> Tree:
-    """Rebuilds the tree of one sentence, from what was found and what the search was told on the way."""
-    sapling = Sapling()
+def build_tree(
+    found: list[Hypothesis], answers: list[TopK], settings: DecodeSettings, token_texts: TokenTexts
+) -> SearchTree:
+    """Rebuild the tree of one sentence, from what was found and what the search was told on the way."""
+    builder = TreeBuilder()
     if settings.method == "beam":
-        _grow_beam(sapling, answers, settings.beam)
+        _add_beam(builder, answers, settings.beam)
     else:
-        _grow_paths(sapling, found)
-    return sapling.tree(found[0], pieces, settings.length_penalty)
+        _add_paths(builder, found)
+    return builder.build(found[0], token_texts, settings.length_penalty)
 
 
-def _grow_paths(sapling: Sapling, found: list[Hypothesis]) -> None:
-    """Grows a branch for each hypothesis; those that begin alike are one until they part."""
+def _add_paths(builder: TreeBuilder, found: list[Hypothesis]) -> None:
+    """Add a branch for each hypothesis; those that begin alike are one until they part."""
     numbers: dict[tuple[int, int], int] = {}
     for hypothesis in found:
-        number, tokens = ROOT, written(hypothesis)
-        for place, (token, gain) in enumerate(zip(tokens, hypothesis.token_log_probs, strict=True)):
-            last = OPEN if place == len(tokens) - 1 else KEPT
+        number, tokens = ROOT, written_tokens(hypothesis)
+        for index, (token, log_prob) in enumerate(zip(tokens, hypothesis.token_log_probs, strict=True)):
+            last = OPEN if index == len(tokens) - 1 else KEPT
             fate = ENDED if token == EOS else last
             if (number, token) not in numbers:
-                numbers[number, token] = sapling.add(number, token, gain, fate)
+                numbers[number, token] = builder.add(number, token, log_prob, fate)
             number = numbers[number, token]
 
 
-def _grow_beam(sapling: Sapling, answers: list[TopK], beam: int) -> None:
-    """Decides again at each step as the search did, from the very numbers that it had."""
+def _add_beam(builder: TreeBuilder, answers: list[TopK], beam: int) -> None:
+    """Decide again at each step as the search did, from the very numbers that it had."""
     paths = one_beginning(begin(np.array([len(answers)]), beam))
-    places = [ROOT] * beam  # the nodes of the hypotheses that are being written
-    for step, said in enumerate(answers):
-        best = candidates(said, paths.totals)
+    ends = [ROOT] * beam  # the nodes of the hypotheses that are being written
+    for step, top in enumerate(answers):
+        best = candidates(top, paths.totals)
         after = advance(paths, best)
         going_on = KEPT if step < len(answers) - 1 else OPEN
         fates = dict.fromkeys(_pairs(after.rows[0], after.tokens[0]), going_on)
         ending = is_end(best)[0]
         fates |= dict.fromkeys(_pairs(best.rows[0, :beam][ending], best.tokens[0, :beam][ending]), ENDED)
-        numbers = _offer(sapling, places, paths.totals[0] > -np.inf, said, fates)
-        places = [numbers.get(pair, ROOT) for pair in _pairs(after.rows[0], after.tokens[0])]
+        numbers = _add_candidates(builder, ends, paths.totals[0] > -np.inf, top, fates)
+        ends = [numbers.get(pair, ROOT) for pair in _pairs(after.rows[0], after.tokens[0])]
         paths = after
 
 
-def _offer(
-    sapling: Sapling, places: list[int], live: np.ndarray, said: TopK, fates: dict[tuple[int, int], int]
+def _add_candidates(
+    builder: TreeBuilder, ends: list[int], live: np.ndarray, top: TopK, fates: dict[tuple[int, int], int]
 ) -> dict[tuple[int, int], int]:
-    """Grows all continuations that the search could choose from, and gives their numbers."""
+    """Add all continuations that the search could choose from, and return their numbers."""
     numbers: dict[tuple[int, int], int] = {}
     for row in np.flatnonzero(live).tolist():
-        for gain, token in zip(said.log_probs[row].tolist(), said.tokens[row].tolist(), strict=True):
-            if gain > -np.inf:
-                numbers[row, token] = sapling.add(places[row], token, gain, fates.get((row, token), DROPPED))
+        for log_prob, token in zip(top.log_probs[row].tolist(), top.tokens[row].tolist(), strict=True):
+            if log_prob > -np.inf:
+                numbers[row, token] = builder.add(ends[row], token, log_prob, fates.get((row, token), DROPPED))
     return numbers
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.data.normalise import UNSPACED
 from regard.trace.attention import mean_relative_entropy
-from regard.trace.trace import Checks, Step, Trace
+from regard.trace.trace import OutputToken, Trace, TraceChecks
 
 MARK = "▁"  # SentencePiece's sign for the space before a piece
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")
@@ -19,61 +19,61 @@ SPECIAL = re.compile(r"<[^>]*>")
 
 
 @dataclass(frozen=True)
-class Word:
+class WordTokens:
     """A word, and the places of the pieces that it is made of."""
 
     text: str
-    places: tuple[int, ...]
+    indices: tuple[int, ...]
 
 
-def group_words(pieces: Sequence[str]) -> list[Word]:
-    """Sets pieces together to words.
+def group_words(tokens: Sequence[str]) -> list[WordTokens]:
+    """Set pieces together to words.
 
     A mark begins a word. Between pieces without one there is a border where Chinese and its like stands on either side,
     and before signs that close a word; signs inside one, as in Xi'an, belong to it. Bytes of a character stay together.
     """
     groups: list[list[int]] = []
-    for place, piece in enumerate(pieces):
-        before = pieces[place - 1] if place else ""
-        after = pieces[place + 1] if place + 1 < len(pieces) else ""
-        if groups and not _border(before, piece, after):
-            groups[-1].append(place)
+    for index, token in enumerate(tokens):
+        before = tokens[index - 1] if index else ""
+        after = tokens[index + 1] if index + 1 < len(tokens) else ""
+        if groups and not _begins_word(before, token, after):
+            groups[-1].append(index)
         else:
-            groups.append([place])
-    return [Word(_text([pieces[i] for i in group]), tuple(group)) for group in groups]
+            groups.append([index])
+    return [WordTokens(_text([tokens[i] for i in group]), tuple(group)) for group in groups]
 
 
-def _border(before: str, piece: str, after: str) -> bool:
-    """Tells whether a word begins with this piece."""
+def _begins_word(before: str, token: str, after: str) -> bool:
+    """Return whether a word begins with this piece."""
     if before == MARK:
         return False  # a space by itself goes with what follows
-    if BYTE.fullmatch(before) and BYTE.fullmatch(piece):
-        return _begins_character(piece)
-    if piece.startswith(MARK) or SPECIAL.fullmatch(piece) or SPECIAL.fullmatch(before):
+    if BYTE.fullmatch(before) and BYTE.fullmatch(token):
+        return _begins_character(token)
+    if token.startswith(MARK) or SPECIAL.fullmatch(token) or SPECIAL.fullmatch(before):
         return True
-    if UNSPACED.match(piece[:1]) or UNSPACED.match(before[-1:]):
+    if UNSPACED.match(token[:1]) or UNSPACED.match(before[-1:]):
         return True
-    if piece[:1].isalnum():
-        return not (before[-1:].isalnum() or _inside(before, piece))
-    return not _inside(piece, after)
+    if token[:1].isalnum():
+        return not (before[-1:].isalnum() or _joins_word(before, token))
+    return not _joins_word(token, after)
 
 
-def _inside(sign: str, after: str) -> bool:
-    """Tells whether a sign stands inside a word: one that is followed by a letter without a space."""
+def _joins_word(sign: str, after: str) -> bool:
+    """Return whether a sign stands inside a word: one that is followed by a letter without a space."""
     joins = sign.strip(MARK) in {"'", "’", "-", "‐", "_", ".", "@", "/"}
     return joins and after[:1].isalnum() and not UNSPACED.match(after[:1])
 
 
-def _begins_character(piece: str) -> bool:
-    """Tells whether a byte is the first of a character in UTF-8."""
-    match = BYTE.fullmatch(piece)
+def _begins_character(token: str) -> bool:
+    """Return whether a byte is the first of a character in UTF-8."""
+    match = BYTE.fullmatch(token)
     return match is not None and int(match[1], 16) & 0xC0 != 0x80
 
 
-def _text(pieces: Sequence[str]) -> str:
-    if all(BYTE.fullmatch(piece) for piece in pieces):
-        return bytes(int(BYTE.fullmatch(piece)[1], 16) for piece in pieces).decode("utf-8", "replace")  # pyright: ignore
-    return "".join(pieces).replace(MARK, " ").strip() or "␣"
+def _text(tokens: Sequence[str]) -> str:
+    if all(BYTE.fullmatch(token) for token in tokens):
+        return bytes(int(BYTE.fullmatch(token)[1], 16) for token in tokens).decode("utf-8", "replace")  # pyright: ignore
+    return "".join(tokens).replace(MARK, " ").strip() or "␣"
 
 
 # A row of the weights belongs to the token that the decoder says there, or to the one that it reads there, which it
@@ -85,7 +85,7 @@ HINT = "cross:LAYER:HEAD, such as cross:1:3, with `all` for a mean and :say or :
 
 
 @dataclass(frozen=True)
-class Choice:
+class HeadChoice:
     """One head, the mean of a layer's heads (no head), or of all heads (no layer), and whose token a row is."""
 
     layer: int | None
@@ -96,17 +96,17 @@ class Choice:
         return f"cross:{_or_all(self.layer)}:{_or_all(self.head)}:{self.at}"
 
 
-ALL_HEADS = Choice(None, None, "say")
+ALL_HEADS = HeadChoice(None, None, "say")
 
 
-def all_choices(n_layers: int, n_heads: int) -> list[Choice]:
-    """Lists every head, the mean of each layer and the mean of all, each in both ways."""
+def all_choices(n_layers: int, n_heads: int) -> list[HeadChoice]:
+    """List every head, the mean of each layer and the mean of all, each in both ways."""
     heads = [(layer, head) for layer in range(n_layers) for head in (*range(n_heads), None)]
-    return [Choice(*place, at) for place in (*heads, (None, None)) for at in ATS]
+    return [HeadChoice(*index, at) for index in (*heads, (None, None)) for at in ATS]
 
 
-def named_choices(name: str, sizes: tuple[int, int]) -> list[Choice]:
-    """Gives the choices that a name means: one, or two where it does not say whose token a row is."""
+def named_choices(name: str, sizes: tuple[int, int]) -> list[HeadChoice]:
+    """Return the choices that a name means: one, or two where it does not say whose token a row is."""
     match = NAME.fullmatch(name)
     if match is None:
         raise ValueError(f"heads must be named {HINT}, got {name!r}")
@@ -117,7 +117,7 @@ def named_choices(name: str, sizes: tuple[int, int]) -> list[Choice]:
         if number is not None and number >= n:
             raise ValueError(f"the {what} of cross attention must lie in 0 … {n - 1}, got {number} in {name!r}")
     ats: Sequence[At] = ATS if match[3] is None else [at for at in ATS if at == match[3]]
-    return [Choice(layer, head, at) for at in ats]
+    return [HeadChoice(layer, head, at) for at in ats]
 
 
 def _or_all(number: int | None) -> str:
@@ -128,7 +128,7 @@ MOST = 3  # words named for each word
 
 
 @dataclass(frozen=True, eq=False)
-class LookedAt:
+class WordAttention:
     """What each output word looked at: for each source word its share, by the heads that are named.
 
     Of a model that reads no source, the words it looked at are those it had written, their beginning among them. The
@@ -138,13 +138,13 @@ class LookedAt:
 
     heads: str
 
-    output: list[Word]
-    source: list[Word]
+    output: list[WordTokens]
+    source: list[WordTokens]
     shares: Float[Tensor, "T S"]
 
 
 @dataclass(frozen=True)
-class Share:
+class WordShare:
     """A word that was looked at, and how much of the look it had."""
 
     word: str
@@ -152,16 +152,16 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Spoken:
+class OutputWord:
     """An output word, its log-probability, and what it looked at most."""
 
     word: str
     log_prob: float
-    looked_at: list[Share]
+    looked_at: list[WordShare]
 
 
 @dataclass(frozen=True)
-class Spread:
+class LayerEntropies:
     """How spread out the heads of one layer look: 0 is one key, 1 is all that are allowed alike."""
 
     kind: str
@@ -170,72 +170,78 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Summary:
+class TraceSummary:
     """A trace in a few words and numbers."""
 
     text: str
     output: str
     source: tuple[str, ...]
     heads: str  # that the words looked with
-    words: list[Spoken]
-    steps: tuple[Step, ...]
-    spread: list[Spread]
-    checks: Checks
+    words: list[OutputWord]
+    steps: tuple[OutputToken, ...]
+    spread: list[LayerEntropies]
+    checks: TraceChecks
 
 
-def summarise(trace: Trace, choice: Choice = ALL_HEADS) -> Summary:
-    """Looks through a whole trace, one head after another; words look with the heads that are chosen."""
-    spread = [Spread(look.kind, look.layer, mean_relative_entropy(look).tolist()) for look in trace.looks]
-    looked = looked_at(trace, choice) if trace.cross or trace.decoder else None
-    words = [] if looked is None else _spoken(trace, looked)
+def summarise(trace: Trace, choice: HeadChoice = ALL_HEADS) -> TraceSummary:
+    """Look through a whole trace, one head after another; words look with the heads that are chosen."""
+    spread = [
+        LayerEntropies(attention_map.kind, attention_map.layer, mean_relative_entropy(attention_map).tolist())
+        for attention_map in trace.attention
+    ]
+    looked = word_attention(trace, choice) if trace.cross or trace.decoder else None
+    words = [] if looked is None else _output_words(trace, looked)
     about = trace.text, trace.output, trace.source, str(choice) if looked is None else looked.heads
-    return Summary(*about, words, trace.steps, spread, trace.check())
+    return TraceSummary(*about, words, trace.steps, spread, trace.check())
 
 
-def looked_at(trace: Trace, choice: Choice = ALL_HEADS) -> LookedAt:
-    """Gives what each output word looked at: across at the source, or back where there is none."""
-    return look_across(trace, choice) if trace.cross or not trace.decoder else look_back(trace)
+def word_attention(trace: Trace, choice: HeadChoice = ALL_HEADS) -> WordAttention:
+    """Return what each output word looked at: across at the source, or back where there is none."""
+    return cross_word_attention(trace, choice) if trace.cross or not trace.decoder else self_word_attention(trace)
 
 
-def look_across(trace: Trace, choice: Choice = ALL_HEADS) -> LookedAt:
+def cross_word_attention(trace: Trace, choice: HeadChoice = ALL_HEADS) -> WordAttention:
     """Return which source words the chosen heads attended to when each output word was written.
 
     Rows are never shifted, also where the heads align words better by the row in which a word is read.
     """
     if not trace.cross:
         raise ValueError(f"looking across needs cross attention, and {trace} has none: see its other looks")
-    looks = trace.cross if choice.layer is None else [trace.look("cross", choice.layer)]
-    each = [look.weights().mean(0) if choice.head is None else look.weights(choice.head) for look in looks]
+    attention_maps = trace.cross if choice.layer is None else [trace.attention_map("cross", choice.layer)]
+    each = [
+        attention_map.weights().mean(0) if choice.head is None else attention_map.weights(choice.head)
+        for attention_map in attention_maps
+    ]
     return _by_words(trace, torch.stack(each).mean(0), trace.source, str(replace(choice, at="say")))
 
 
-def look_back(trace: Trace) -> LookedAt:
-    """Gives what each output word looked at of what was written before it, by all heads of the decoder."""
-    weights = torch.stack([look.weights().mean(0) for look in trace.decoder]).mean(0)
+def self_word_attention(trace: Trace) -> WordAttention:
+    """Return what each output word looked at of what was written before it, by all heads of the decoder."""
+    weights = torch.stack([attention_map.weights().mean(0) for attention_map in trace.decoder]).mean(0)
     return _by_words(trace, weights, trace.read, "decoder:all:all")
 
 
-def _by_words(trace: Trace, weights: Float[Tensor, "T S"], seen: tuple[str, ...], heads: str) -> LookedAt:
-    said = trace.target[:-1] if trace.target[-1:] == ("</s>",) else trace.target
-    output, source = group_words(said), group_words(seen)
-    return LookedAt(heads, output, source, merge_words(weights, output, source))
+def _by_words(trace: Trace, weights: Float[Tensor, "T S"], seen: tuple[str, ...], heads: str) -> WordAttention:
+    written = trace.target[:-1] if trace.target[-1:] == ("</s>",) else trace.target
+    output, source = group_words(written), group_words(seen)
+    return WordAttention(heads, output, source, merge_words(weights, output, source))
 
 
 def merge_words(
-    weights: Float[Tensor, "*H Q K"], rows: Sequence[Word], columns: Sequence[Word]
+    weights: Float[Tensor, "*H Q K"], rows: Sequence[WordTokens], columns: Sequence[WordTokens]
 ) -> Float[Tensor, "*H _ _"]:
     """Return weights between words: the tokens of a column's word are added, those of a row's averaged."""
-    by_column = torch.stack([weights[..., list(word.places)].sum(-1) for word in columns], dim=-1)
+    by_column = torch.stack([weights[..., list(word.indices)].sum(-1) for word in columns], dim=-1)
     if not rows:
         return by_column[..., :0, :]
-    return torch.stack([by_column[..., list(word.places), :].mean(-2) for word in rows], dim=-2)
+    return torch.stack([by_column[..., list(word.indices), :].mean(-2) for word in rows], dim=-2)
 
 
-def _spoken(trace: Trace, seen: LookedAt) -> list[Spoken]:
+def _output_words(trace: Trace, seen: WordAttention) -> list[OutputWord]:
     words = []
     for word, row in zip(seen.output, seen.shares, strict=True):
-        shares, places = row.topk(min(MOST, len(row)))
-        named = zip(places.tolist(), shares.tolist(), strict=True)
-        at = [Share(seen.source[place].text, share) for place, share in named]
-        words.append(Spoken(word.text, sum(trace.steps[i].log_prob for i in word.places), at))
+        shares, indices = row.topk(min(MOST, len(row)))
+        named = zip(indices.tolist(), shares.tolist(), strict=True)
+        at = [WordShare(seen.source[index].text, share) for index, share in named]
+        words.append(OutputWord(word.text, sum(trace.steps[i].log_prob for i in word.indices), at))
     return words

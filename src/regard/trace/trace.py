@@ -4,20 +4,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import isnan, nan
 from os import PathLike
-from typing import Any
 
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-import regard
 from regard.config import DecodeSettings, choose
-from regard.trace.attention import KINDS, Look
-from regard.trace.search_tree import Tree
+from regard.trace.attention import KINDS, AttentionMap
+from regard.trace.search_tree import SearchTree
 
 
 @dataclass(frozen=True, eq=False)
-class Flow:
+class ResidualNorms:
     """One sub-layer in the stream: for each token the norms of what came in, of what was added, and of what went on."""
 
     stack: str  # encoder or decoder
@@ -65,11 +63,8 @@ class Attentions:
         return {**{f"{kind}_attention": layers for kind, layers in drawn.items()}, **tokens, "include_layers": shared}
 
 
-Bundle = tuple[dict[str, Any], dict[str, Any]]  # what Jupyter shows: the thing in several forms, and notes on them
-
-
 @dataclass(frozen=True)
-class Option:
+class Alternative:
     """One token that might have followed."""
 
     piece: str
@@ -77,17 +72,17 @@ class Option:
 
 
 @dataclass(frozen=True)
-class Step:
+class OutputToken:
     """One token that was said, and what might have been said in its place, likeliest first."""
 
     piece: str
     log_prob: float  # as the search had it
     replayed: float  # as the plain model has it
-    alternatives: tuple[Option, ...]
+    alternatives: tuple[Alternative, ...]
 
 
 @dataclass(frozen=True)
-class Checks:
+class TraceChecks:
     """How well what is shown agrees with what was computed; not a number where there is nothing to compare with."""
 
     weights: float  # largest difference of `weights @ v` from an attention's output, as a share of its largest number
@@ -110,12 +105,12 @@ class Trace:
     settings: DecodeSettings
     source: tuple[str, ...]  # the pieces that the encoder read, EOS last
     read: tuple[str, ...]  # the pieces that the decoder read, BOS first
-    steps: tuple[Step, ...]
-    looks: tuple[Look, ...]
-    flows: tuple[Flow, ...]
-    tree: Tree
-    leaf: int  # the node of the tree where this path ends
-    again: "Callable[[int], Trace] | None" = None  # looks at the path to another node; a file does not hold the model
+    steps: tuple[OutputToken, ...]
+    attention: tuple[AttentionMap, ...]
+    residual_norms: tuple[ResidualNorms, ...]
+    tree: SearchTree
+    end_node: int  # the node of the tree where this path ends
+    replay: "Callable[[int], Trace] | None" = None  # looks at the path to another node; a file does not hold the model
 
     @property
     def target(self) -> tuple[str, ...]:
@@ -123,22 +118,22 @@ class Trace:
         return tuple(step.piece for step in self.steps)
 
     @property
-    def encoder(self) -> tuple[Look, ...]:
+    def encoder(self) -> tuple[AttentionMap, ...]:
         """The encoder's attention to itself, layer by layer."""
         return self._of_kind("encoder")
 
     @property
-    def decoder(self) -> tuple[Look, ...]:
+    def decoder(self) -> tuple[AttentionMap, ...]:
         """The decoder's attention to what it wrote."""
         return self._of_kind("decoder")
 
     @property
-    def cross(self) -> tuple[Look, ...]:
+    def cross(self) -> tuple[AttentionMap, ...]:
         """The decoder's attention to the encoder."""
         return self._of_kind("cross")
 
-    def look(self, kind: str, layer: int) -> Look:
-        """Gives one layer's attention, or says which there are."""
+    def attention_map(self, kind: str, layer: int) -> AttentionMap:
+        """Return one layer's attention, or say which there are."""
         choose(dict.fromkeys(KINDS), kind, "kind of attention")
         found = self._of_kind(kind)
         if not 0 <= layer < len(found):
@@ -146,27 +141,32 @@ class Trace:
             raise ValueError(f"{kind} layer must be {have}, got {layer}")
         return found[layer]
 
-    def of(self, node: int) -> "Trace":
-        """Looks at another path of the same search: the one to this node of the tree."""
-        if node == self.leaf:
+    def at(self, node: int) -> "Trace":
+        """Look at another path of the same search: the one to this node of the tree."""
+        if node == self.end_node:
             return self
-        if self.again is None:
+        if self.replay is None:
             raise ValueError(
-                f"a trace that was read from a file holds one path, to node {self.leaf}, got {node}: "
+                f"a trace that was read from a file holds one path, to node {self.end_node}, got {node}: "
                 "trace the text again with its model"
             )
-        return self.again(node)
+        return self.replay(node)
 
-    def check(self) -> Checks:
-        """Compares what is shown with what was computed; materialises one head after another."""
-        errors = {f"{look.kind} layer {look.layer}": look.error() for look in self.looks}
+    def check(self) -> TraceChecks:
+        """Compare what is shown with what was computed; materialises one head after another."""
+        errors = {
+            f"{attention_map.kind} layer {attention_map.layer}": attention_map.error()
+            for attention_map in self.attention
+        }
         known = {name: error for name, error in errors.items() if not isnan(error)}
         worst = max(known, key=lambda name: known[name], default="")
-        apart = [abs(step.log_prob - step.replayed) for step in self.steps]
-        return Checks(known.get(worst, nan), worst, nan if any(map(isnan, apart)) else max(apart, default=nan))
+        differences = [abs(step.log_prob - step.replayed) for step in self.steps]
+        return TraceChecks(
+            known.get(worst, nan), worst, nan if any(map(isnan, differences)) else max(differences, default=nan)
+        )
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Writes this path with all that was recorded to one safetensors file; `regard.load_trace` reads it."""
+        """Write this path with all that was recorded to one safetensors file; `regard.load_trace` reads it."""
         from regard.trace.file import save_trace  # which knows what a trace is
 
         save_trace(self, path)
@@ -175,21 +175,17 @@ class Trace:
         """Return all weights as Hugging Face's models do, for BertViz, Inspectus and CircuitsVis."""
 
         def layers(kind: str) -> tuple[Tensor, ...]:
-            return tuple(look.weights()[None].float() for look in self._of_kind(kind))
+            return tuple(attention_map.weights()[None].float() for attention_map in self._of_kind(kind))
 
         tokens = list(self.source), list(self.target), list(self.read)
         return Attentions(layers("encoder"), layers("decoder"), layers("cross"), *tokens)
-
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Bundle:
-        """Shows itself in a notebook, as the page does."""
-        return regard.show_trace(self)._repr_mimebundle_()
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{len(self._of_kind(kind))} {kind}" for kind in KINDS if self._of_kind(kind))
         return f"Trace({self.text!r} → {self.output!r}: {counts} layers, {len(self.tree)} nodes)"
 
-    def _of_kind(self, kind: str) -> tuple[Look, ...]:
-        return tuple(look for look in self.looks if look.kind == kind)
+    def _of_kind(self, kind: str) -> tuple[AttentionMap, ...]:
+        return tuple(attention_map for attention_map in self.attention if attention_map.kind == kind)
 
 
 def sides(trace: Trace, kind: str) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -96,10 +96,10 @@ def add_dropout(x: Float[Tensor, "*B D"], update: Float[Tensor, "*B D"], rate: f
 
 
 def layer_norm(
-    x: Float[Tensor, "*B D"], weight: Float[Tensor, " D"], bias: Float[Tensor, " D"], eps: float
+    x: Float[Tensor, "*B D"], weight: Float[Tensor, " D"], bias: Float[Tensor, " D"] | None, eps: float
 ) -> Float[Tensor, "*B D"]:
     """Normalise each vector over its features."""
-    if usable(x):
+    if usable(x) and bias is not None:
         return _triton().norm.add_norm(x, None, weight, bias, eps, 0.0)
     return F.layer_norm(x, weight.shape, weight, bias, eps)
 
@@ -108,12 +108,12 @@ def add_layer_norm(
     x: Float[Tensor, "*B D"],
     update: Float[Tensor, "*B D"],
     weight: Float[Tensor, " D"],
-    bias: Float[Tensor, " D"],
+    bias: Float[Tensor, " D"] | None,
     eps: float,
     rate: float,
 ) -> Float[Tensor, "*B D"]:
     """Return `layer_norm(x + dropout(update))`."""
-    if usable(x):
+    if usable(x) and bias is not None:
         return _triton().norm.add_norm(x, update, weight, bias, eps, rate)
     return F.layer_norm(x + dropout(update, rate), weight.shape, weight, bias, eps)
 

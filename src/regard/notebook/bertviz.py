@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.config import choose
-from regard.notebook.display import TraceDisplay, check_installed
+from regard.notebook.display import TraceDisplay, check_installed, lines_picture, make_page, maps_picture
 from regard.serve.serialize import join_pieces
 from regard.trace.attention import KINDS, GivenAttention
 from regard.trace.external import trace_from_attention
@@ -188,7 +188,9 @@ def head_view(  # noqa: PLR0913
         "off": off,
         "unit": unit,
     }
-    return _act(trace, address, lambda: _lines(trace, attention_map.kind, attention_map.layer, on, unit), html_action)
+    return _act(
+        trace, address, lambda: lines_picture(trace, attention_map.kind, attention_map.layer, on, unit), html_action
+    )
 
 
 def model_view(  # noqa: PLR0913
@@ -216,7 +218,7 @@ def model_view(  # noqa: PLR0913
     address = {"view": "attention", "form": "all", "kind": _kind(trace), "unit": unit}
     if display_mode != "auto":
         address["theme"] = display_mode
-    return _act(trace, address, lambda: _maps(trace, unit), html_action)
+    return _act(trace, address, lambda: maps_picture(trace, unit), html_action)
 
 
 def _kind(trace: Trace) -> str:
@@ -228,22 +230,8 @@ def _act(trace: Trace, address: dict[str, Any], draw: "Callable[[], Figure]", ac
     choose(dict.fromkeys(("view", "return")), action, "html_action")
     if action == "return":
         check_installed("pages", "IPython")
-        from regard.notebook.display import make_page
-
         return make_page(trace, urlencode(address))
     check_installed("views", "IPython")
     from IPython.display import display
 
     return display(TraceDisplay(trace, urlencode(address), draw))
-
-
-def _lines(trace: Trace, kind: str, layer: int, heads: Sequence[int], unit: str) -> "Figure":
-    from regard.notebook.display import lines_picture  # which needs matplotlib
-
-    return lines_picture(trace, kind, layer, heads, unit)
-
-
-def _maps(trace: Trace, unit: str) -> "Figure":
-    from regard.notebook.display import maps_picture
-
-    return maps_picture(trace, unit)

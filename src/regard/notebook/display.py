@@ -16,6 +16,8 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from regard.plot.head_maps import HeadWeights, draw_head_grid
+from regard.plot.heatmap import draw_heatmaps
+from regard.plot.style import shown_size, to_png
 from regard.plot.traces import heads_figure, words_figure
 from regard.plot.words import draw_head_lines
 from regard.serve import PAGE, UNBUILT, InternalError
@@ -63,8 +65,6 @@ class TraceDisplay:
     def _add_picture(self, data: dict[str, Any]) -> dict[str, int]:
         if lacking("matplotlib"):
             return {}
-        from regard.plot.style import shown_size, to_png
-
         figure = self.draw()
         data["image/png"] = to_png(figure)
         return shown_size(figure)
@@ -200,8 +200,6 @@ def show_heatmaps(
     check_installed("heatmaps", "matplotlib", "IPython")
     import matplotlib as mpl
     from IPython.display import display
-
-    from regard.plot.heatmap import draw_heatmaps
 
     if cmap not in mpl.colormaps:
         raise ValueError(f"cmap must be one of matplotlib's, such as Reds, Blues or viridis, got {cmap!r}")

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from benchmarks.report.page import Chapter, check_page, make_chapters, read_results, write_page
 from benchmarks.suites import SCRIPTS, SUITES, Suite, choose_suites, docstring_paragraphs, unmet_requirement
-from regard.plot.terminal import QUIET, escaped, print_json, print_tables, say
+from regard.terminal import QUIET, escape, message, print_json, print_tables
 from regard.train.run import choose_device
 
 N_LAST_LINES = 15  # of the output of a suite that failed
@@ -71,7 +71,7 @@ def run(
         where = doc.name if doc.is_absolute() else doc.as_posix()
         command = f"python -m benchmarks --show --doc {where}{' (of a run with --quick)' * quick}"
         write_page(chapters, doc, command)
-        say(f"[dim]page written to[/] {escaped(str(doc))}")
+        message(f"[dim]page written to[/] {escape(str(doc))}")
     if json_:
         records = {chapter.result.file: chapter.result.record for chapter in chapters}
         print_json({"folder": str(folder), "suites": outcomes, "left_out": left_out, "results": records})
@@ -93,15 +93,15 @@ def run_suites(
         reason = unmet_requirement(suite, scripts)
         if reason is not None:
             left_out.append(f"{suite.name}: {reason}")
-            say(f"[yellow]{suite.name} left out:[/] {escaped(reason)}")
+            message(f"[yellow]{suite.name} left out:[/] {escape(reason)}")
             continue
-        say(f"[bold]{suite.name}[/] [dim]on {suite.device}[/]")
+        message(f"[bold]{suite.name}[/] [dim]on {suite.device}[/]")
         outcome = run_suite(suite, scripts, folder, quick, output)
         outcomes.append(outcome)
         if outcome.code:
-            say(f"[bold red]{suite.name} failed[/] with exit code {outcome.code}; its last lines:")
+            message(f"[bold red]{suite.name} failed[/] with exit code {outcome.code}; its last lines:")
             for line in outcome.last:
-                say(f"  {escaped(line)}")
+                message(f"  {escape(line)}")
     return outcomes, left_out
 
 
@@ -145,10 +145,10 @@ def suites_table(suites: Sequence[Suite], scripts: Path) -> Table:
 def _read_chapters(folder: Path, names: list[str] | None) -> list[Chapter]:
     found, broken = read_results(folder)
     for reason in broken:
-        say(f"[yellow]left out:[/] {escaped(reason)}")
+        message(f"[yellow]left out:[/] {escape(reason)}")
     wanted = [result for result in found if not names or result.name in names]
     if not wanted:
-        say(f"[yellow]there are no results in[/] {escaped(str(folder))}")
+        message(f"[yellow]there are no results in[/] {escape(str(folder))}")
     return make_chapters(wanted, SCRIPTS)
 
 
@@ -161,8 +161,8 @@ def _titled_tables(chapter: Chapter) -> list[Table]:
 def _print_summary(outcomes: list[Outcome], folder: Path) -> None:
     for outcome in outcomes:
         end = f"[red]failed, exit code {outcome.code}[/]" if outcome.code else "done"
-        say(f"{outcome.suite}: {end} after {outcome.seconds:,.0f} s")
-    say(f"[dim]results in[/] {escaped(str(folder))}")
+        message(f"{outcome.suite}: {end} after {outcome.seconds:,.0f} s")
+    message(f"[dim]results in[/] {escape(str(folder))}")
 
 
 def main() -> None:
@@ -170,7 +170,7 @@ def main() -> None:
     try:
         app()
     except ValueError as error:
-        say(f"[bold red]error:[/] {escaped(str(error))}")
+        message(f"[bold red]error:[/] {escape(str(error))}")
         sys.exit(2)
     except BrokenPipeError:
         sys.stderr.close()  # the reader of the output is gone and needs no message about it

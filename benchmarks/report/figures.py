@@ -9,7 +9,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 from benchmarks.report import Bar, BarPanel, Line, LinePanel, Section
 from benchmarks.report.tables import format_number, is_ours
-from regard.plot.style import COLOURS, Drawing, in_style
+from regard.plot.style import COLOURS, in_style, new_figure
 
 # inches: a figure, one with a single column, the height of a bar and of a panel of lines
 WIDTH, NARROW, BAR_HEIGHT, LINES_HEIGHT = 11.0, 7.0, 0.21, 3.6
@@ -27,7 +27,7 @@ def draw_section(section: Section) -> Figure:
     columns = min(section.n_columns, len(section.panels))
     rows = [section.panels[start : start + columns] for start in range(0, len(section.panels), columns)]
     heights = [max(_height(panel) for panel in row) for row in rows]
-    figure = Drawing(figsize=(WIDTH if columns > 1 else NARROW, sum(heights)))
+    figure = new_figure(figsize=(WIDTH if columns > 1 else NARROW, sum(heights)))
     grid = figure.subplots(len(rows), columns, squeeze=False, height_ratios=heights)
     for axes_of_row, row in zip(grid, rows, strict=True):
         for column, axes in enumerate(axes_of_row):

@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from regard.plot.terminal import QUIET
+from regard.terminal import QUIET
 
 
 class Better(Enum):

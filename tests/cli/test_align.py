@@ -99,13 +99,13 @@ def test_links_go_to_a_file_and_a_pair_is_drawn(run, tmp_path):
 def test_heads_are_kept_and_used_again(run, models, tmp_path):
     assert load_heads(models[0]) is None
     first = run("--keep", "--reverse-model", models[1])
-    assert first.err.count("heads kept in") == 2
+    assert first.err.count("heads stored in") == 2
     kept = json.loads((models[0] / "alignment.json").read_text())
     assert kept.keys() == {"heads", "by", "value", "n_pairs", "on", "written"}
     assert kept["heads"] == load_heads(models[0]) and kept["on"] == f"{tmp_path.name}/pairs.tsv"
     again = run("--reverse-model", models[1])
     assert again.out == first.out
-    assert again.err.count("as kept beside the model") == 2
+    assert again.err.count("as stored with the model") == 2
     assert "by agreement" in run("--reverse-model", models[1], "--heads", "measured").err
     copy_model(models[0], tmp_path / "copy", Form("int8"))
     assert load_heads(tmp_path / "copy") == kept["heads"]

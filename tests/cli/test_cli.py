@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from regard.cli import main
+from regard.cli import COMMANDS, GROUPS, RENAMED, LazyCommand, main, make_program
 
 REGARD = [sys.executable, "-m", "regard"]
 
@@ -27,19 +27,86 @@ def run(capsys, monkeypatch):
     return command
 
 
-@pytest.mark.parametrize("option", ["--help", "--version"])
-def test_help_and_version_do_not_import_torch(option):
+def loaded_by(*args):
+    """Runs a command in a process of its own; gives the modules that it has loaded in the end."""
     code = f"""
 import sys
 from regard.cli import main
-sys.argv = ["regard", "{option}"]
+sys.argv = ["regard", *{args!r}]
 try:
     main()
 except SystemExit:
-    print("torch" in sys.modules, "matplotlib" in sys.modules)
+    pass
+print(*sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "False False"
+    return set(done.stdout.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize("args", [("--help",), ("--version",), ("study", "--help"), ("qa", "-h")])
+def test_help_and_version_import_no_command(args):
+    loaded = loaded_by(*args)
+    assert not loaded & {"torch", "matplotlib", "numpy"}
+    assert {name for name in loaded if name.startswith("regard.")} <= {"regard.cli", "regard.terminal", "regard.atomic"}
+
+
+def test_translating_imports_no_other_command_and_no_room_below():
+    loaded = loaded_by("translate", "--help")
+    assert {name for name in loaded if name.startswith("regard.cli.")} == {"regard.cli.options", "regard.cli.translate"}
+    rooms = {name.split(".")[1] for name in loaded if name.startswith("regard.")}
+    assert not rooms & {"train", "trace", "align", "plot", "qa", "study", "serve", "notebook"}
+    assert not loaded & {"torch", "matplotlib", "sacrebleu"}
+
+
+def commands():
+    """Gives every command by its words, loaded."""
+    tables = {"": {name: module for name, (module, _) in COMMANDS.items()}}
+    tables |= {f"{group} ": dict.fromkeys(names, group) for group, (_, names) in GROUPS.items()}
+    listed = [(f"{prefix}{name}", name, module) for prefix, table in tables.items() for name, module in table.items()]
+    return {words: LazyCommand(name, module, "a line").load() for words, name, module in listed}
+
+
+def test_the_help_lists_commands_in_their_order():
+    program = make_program()
+    assert list(program.commands) == [*COMMANDS, *GROUPS]
+    for group, (_, names) in GROUPS.items():
+        assert list(program.commands[group].commands) == list(names)
+
+
+def test_one_set_of_option_names_over_all_commands():
+    for words, command in commands().items():
+        options = {each.name: each for each in command.params if each.opts[0].startswith("-")}
+        names = {name for each in options.values() for name in each.opts}
+        assert not names & {f"--{old}" for old in RENAMED}, words
+        for name, short in (("model", "-m"), ("out", "-o")):
+            assert name not in options or {f"--{name}", short} == set(options[name].opts), words
+        if "device" in options:
+            told = options["device"]
+            assert (told.default or told.show_default) == "auto", words
+        assert "device" in options or words not in {"train", "translate", "generate", "heads", "study images"}
+        for name, option in (("json_", "--json"), ("seed", "--seed"), ("quick", "--quick"), ("limit", "--limit")):
+            assert name not in options or options[name].opts == [option], words
+
+
+def test_help_is_written_in_full_sentences():
+    for words, command in commands().items():
+        for each in command.params:
+            assert each.help[0].isupper() or each.help.split()[0].strip(",") in {
+                "cpu",
+                "float32",
+                "chain",
+                "scratch",
+            }, words
+            assert each.help.endswith((".", "…")), f"{words}: {each.help}"
+
+
+@pytest.mark.parametrize(
+    "line", ["Let go of all", "Draw also", "foresee", "likelier", "likeliest", "Look through the words"]
+)
+def test_no_help_has_the_words_of_old(line):
+    for words, command in commands().items():
+        said = " ".join([command.help or "", *(each.help or "" for each in command.params)])
+        assert line not in said, words
 
 
 def test_help_is_quick():

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
-import regard.cli
+import regard.cli.train
 from regard.cli import main
-from regard.cli.translate import _pairs, picked
+from regard.cli.translate import back_translations, pick_model
 from regard.pipeline.translator import Alternative, Translation
 from regard.zoo import present
 from tests.train.tiny import TABLES, reversals, trained_once, write_tsv
@@ -87,9 +87,9 @@ def test_training_says_what_it_does_and_leaves_a_model(run, text, tmp_path):
 def test_a_signal_says_how_to_go_on(run, text, tmp_path, monkeypatch, number, code):
     out = tmp_path / "run"
     with monkeypatch.context() as patch:
-        patch.setattr(regard.cli.train, "_drawing", lambda out: lambda progress: signal.raise_signal(number))
+        patch.setattr(regard.cli.train, "training_curve", lambda out: lambda progress: signal.raise_signal(number))
         error = run("train", "--data", text, "--out", out, *SETS, code=code).err
-    assert f"stopped by {number.name}: go on with regard train --out {out} --resume" in error
+    assert f"stopped by {number.name}: resume with regard train --out {out} --resume" in error
     assert "going on from step 4" in run("train", "--out", out, "--resume").err
 
 
@@ -250,7 +250,7 @@ def test_checkpoints_are_averaged(run, trained, tmp_path):
 
 
 def test_the_last_word_is_the_leader_s_alone(run, text, tmp_path, monkeypatch):
-    monkeypatch.setattr("regard.train.trainer.train", lambda *_: SimpleNamespace(best={"bleu": 1.0}))
+    monkeypatch.setattr("regard.cli.train.run_training", lambda *_: SimpleNamespace(best={"bleu": 1.0}))
     assert "model in" in run("train", "--data", text, "--out", tmp_path / "run", *SETS).err
     monkeypatch.setenv("RANK", "1")
     assert "model in" not in run("train", "--data", text, "--out", tmp_path / "run", *SETS).err
@@ -262,13 +262,13 @@ def home(tmp_path_factory, trained):
 
 
 def test_without_a_model_one_is_picked_by_the_text_and_said_on_stderr(home, capsys):
-    folder, lines = picked(None, None, iter(["", "I like music.", "介绍"]), home)
+    folder, lines = pick_model(None, None, iter(["", "I like music.", "介绍"]), home)
     assert folder == home / "en-zh"
     assert list(lines) == ["", "I like music.", "介绍"]
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err == "translating with the bundled model en-zh\n"
-    assert picked("zh", "en", iter(["x"]), home)[0] == home / "zh-en"
+    assert pick_model("zh", "en", iter(["x"]), home)[0] == home / "zh-en"
 
 
 @pytest.mark.parametrize("text", ["介绍一下西安", "Introduce Xi'an"])
@@ -284,7 +284,7 @@ def test_a_command_without_a_model_translates_or_says_that_there_is_none(run, te
 def test_languages_that_the_model_does_not_have_are_refused(run, home):
     assert run("translate", "-m", home / "zh-en", "--from", "zh-CN", "--to", "en", "a b").out.strip()
     error = run("translate", "-m", home / "zh-en", "--to", "de", "a b", code=2).err
-    assert "the model's own language must be meant by --to, en, got de" in error
+    assert "--to must be the model's own language, en, got de" in error
 
 
 def test_back_translation_makes_a_corpus(run, trained, text, tmp_path):
@@ -300,7 +300,7 @@ def test_back_translation_makes_a_corpus(run, trained, text, tmp_path):
 
 def test_a_translation_of_no_words_is_no_pair():
     silent, spoken = (Translation(text, 0.0, [], [], [Alternative(text, 0.0)]) for text in ("", "c"))
-    assert list(_pairs([silent, spoken, silent], ["a", "b", "d"], "<bt>")) == ["<bt> c\tb"]
+    assert list(back_translations([silent, spoken, silent], ["a", "b", "d"], "<bt>")) == ["<bt> c\tb"]
 
 
 def test_what_was_translated_back_can_be_learned_from(run, trained, tmp_path):

@@ -40,7 +40,7 @@ def test_a_text_is_gone_on_with_as_far_as_asked(run, folder):  # noqa: F811
 
 
 def test_it_is_written_as_it_is_made(folder, monkeypatch, capsys):
-    from regard.cli.generate import _show
+    from regard.cli.generate import print_text
 
     seen = []
 
@@ -49,7 +49,7 @@ def test_it_is_written_as_it_is_made(folder, monkeypatch, capsys):
             yield piece
             seen.append(capsys.readouterr().out)
 
-    _show("x", pieces(), first=True)
+    print_text("x", pieces(), first=True)
     assert seen == ["xa", "b", "c"]
 
 
@@ -62,12 +62,12 @@ def test_samples_differ_and_come_again(run, folder):  # noqa: F811
     assert run("generate", "w", "--model", folder, "--samples", 2, "--tokens", 3).out.count("\n---\n") == 1
 
 
-def test_how_well_a_text_is_foreseen(run, folder, tmp_path):  # noqa: F811
+def test_how_well_a_text_is_predicted(run, folder, tmp_path):  # noqa: F811
     (tmp_path / "a.txt").write_text(PERIOD * 3)
     told = json.loads(run("perplexity", tmp_path / "a.txt", "--model", folder, "--json").out)
     assert told["pieces"] == 3 * len(PERIOD) and 1 < told["perplexity"] < 1.5
-    assert told["loss"] == pytest.approx(regard.load(folder).foresee(PERIOD * 3).loss)
-    assert "66 pieces: 0." in run("perplexity", tmp_path / "a.txt", "--model", folder).out
+    assert told["loss"] == pytest.approx(regard.load(folder).log_likelihood(PERIOD * 3).loss)
+    assert "66 tokens: 0." in run("perplexity", tmp_path / "a.txt", "--model", folder).out
 
 
 def test_a_text_is_traced(run, folder, tmp_path):  # noqa: F811
@@ -92,7 +92,7 @@ def test_a_model_is_described(run, folder):  # noqa: F811
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        (("generate", "a"), "must be named with --model"),
+        (("generate", "a"), "name a language model with --model"),
         (("generate", "wild Z", "--model", "RUN"), "characters that the model knows, got 'Z'"),
         (
             ("generate", "a", "--model", "RUN", "--samples", "0"),
@@ -101,8 +101,11 @@ def test_a_model_is_described(run, folder):  # noqa: F811
         (("generate", "a", "--model", "RUN", "--greedy", "--samples", "2"), "got 2: leave it out"),
         (("generate", "a", "--model", "RUN", "--temperature", "0"), "temperature must be above 0, got 0.0"),
         (("generate", "a", "--model", "RUN", "--out", "x.png"), "x.png: a trace must end in .safetensors or .html"),
-        (("generate", "a", "--model", "TRANSLATOR"), "translates and goes on with no text: use regard translate"),
-        (("translate", "a", "--model", "RUN"), "writes text and translates none: use regard generate"),
+        (
+            ("generate", "a", "--model", "TRANSLATOR"),
+            "translates and does not generate text: use regard translate",
+        ),
+        (("translate", "a", "--model", "RUN"), "generates text and does not translate: use regard generate"),
         (("serve", "--model", "RUN"), "a server's models must translate, got a decoder: use regard generate"),
         (("perplexity", "nowhere.txt", "--model", "RUN"), "nowhere.txt: no such file"),
     ],

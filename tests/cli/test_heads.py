@@ -36,7 +36,7 @@ def test_a_table_is_for_people(run):
     assert f"Heads by entropy, 3 pairs: loss {report.whole.loss:.3f} with all of them" in printed.out
     shown = [line.split()[0] for line in printed.out.splitlines() if line.split(" ")[0].count(":") == 2]
     assert shown == [str(head) for head in report.ranked("entropy").heads]
-    assert "pairs left out, as a side is empty or longer than the model reads: 1" in printed.err
+    assert "pairs skipped, as a side is empty or longer than the model reads: 1" in printed.err
 
 
 def test_json_says_the_same_to_programs(run):

@@ -4,9 +4,11 @@ import json
 import sys
 
 import pytest
+from rich.table import Table
+from rich.text import Text
 
 from regard.cli import main
-from regard.cli.study_text import command_line
+from regard.cli.study_runner import command_line, table_json
 from tests.cli.test_align import saved
 from tests.study.models import make_pairs
 
@@ -39,26 +41,44 @@ def run(capsys, monkeypatch, tmp_path):
     return command
 
 
+TABLES = {
+    "position-probe": ["stream", "updates", "small-models"],
+    "subspaces": ["angles", "stream"],
+    "mean-split": ["variance", "pairs", "heads"],
+    "heads": ["quality", "importance"],
+}
+
+
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_study_prints_tables_and_writes_its_page(run, name, tmp_path):
-    doc, out = tmp_path / "docs" / "page.md", tmp_path / "x.svg"
-    doc.parent.mkdir()
-    printed = run(name, "--doc", doc, "--out", out)
+def test_a_study_prints_tables_and_draws(run, name, tmp_path):
+    out = tmp_path / "x.svg"
+    printed = run(name, "--out", out)
     assert "encoder" in printed.out and max(map(len, printed.out.splitlines())) <= 80
-    assert "pairs left out, as a side is empty or longer than the model reads: 1" in printed.err
+    assert "pairs skipped, as a side is empty or longer than the model reads: 1" in printed.err
     assert out.read_bytes().startswith(b"<?xml")
-    assert (doc.parent / "images" / "page.png").read_bytes().startswith(b"\x89PNG")
-    page = doc.read_text(encoding="utf-8")
-    shown = f"regard study {name} {tmp_path.name}/model --data {tmp_path.name}/pairs.tsv --quick"
-    assert shown in page and str(tmp_path) not in page
-    assert "Signature: regard " in page and "seed 0" in page and "--doc" not in page
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_json_is_for_programs(run, name):
+def test_json_is_for_programs(run, name, tmp_path):
     found = json.loads(run(name, "--json", "--seed", 3).out)
+    assert found["study"] == name
     assert found["signature"]["seed"] == 3 and found["signature"]["pairs"] == (12 if name == "heads" else 24)
     assert {"model", "n_unread"} <= found.keys()
+    shown = f"regard study {name} {tmp_path.name}/model --data {tmp_path.name}/pairs.tsv --quick"
+    assert found["signature"]["command"].startswith(shown) and str(tmp_path) not in json.dumps(found)
+    assert list(found["tables"]) == TABLES[name]
+    for table in found["tables"].values():
+        assert table["rows"] and all(len(row) == len(table["columns"]) for row in table["rows"])
+
+
+def test_a_table_is_text_without_line_breaks():
+    table = Table(title="t", caption="a\nnote")
+    table.add_column("opera-\ntions")
+    table.add_column("two\nlines", justify="right")
+    table.add_row("a|b", Text("1"))
+    expected = {"columns": ["operations", "two lines"], "rows": [["a|b", "1"]], "title": "t", "note": "a note"}
+    assert table_json(table) == expected
+    assert table_json(Table()) == {"columns": [], "rows": []}
 
 
 def test_the_same_seed_gives_the_same_numbers(run):
@@ -71,8 +91,8 @@ def test_the_same_seed_gives_the_same_numbers(run):
     ("args", "message"),
     [
         (["--out", "x.jpg"], "must end in .png, .svg, .pdf, got 'x.jpg'"),
-        (["--doc", "page.txt"], "a page's file must end in .md, got 'page.txt'"),
-        (["--doc", "nowhere/page.md"], "the folder for 'page.md' does not exist: nowhere"),
+        (["--out", "nowhere/x.png"], "the folder for 'x.png' does not exist: nowhere"),
+        (["--limit", "3"], "pairs or more that the model can read, got 3"),
         (["--sentences", "3"], "pairs or more that the model can read, got 3"),
         (["--device", "gpu"], "must be auto, cpu, cuda or cuda:N, got 'gpu'"),
     ],
@@ -98,8 +118,6 @@ def test_a_command_is_shown_as_anybody_can_type_it():
         "zh-en",
         "--data",
         "/a/b/c/pairs.tsv",
-        "--doc",
-        "/a/p.md",
         "--out=/a/x.png",
         "-o",
     ]

@@ -27,24 +27,30 @@ def run(capsys, monkeypatch):
     return command
 
 
-def test_complexity_prints_tables_json_figure_and_page(run, tmp_path, monkeypatch):
+def test_complexity_prints_json_with_tables_and_draws(run, tmp_path, monkeypatch):
     monkeypatch.setitem(complexity_study.SETTINGS, "cpu", TINY)
     monkeypatch.setattr(complexity_study, "peak_bytes", lambda *_: None)
-    page, figure = tmp_path / "complexity.md", tmp_path / "figure.svg"
-    printed = run("complexity", "--device", "cpu", "--json", "--out", figure, "--doc", page)
+    figure = tmp_path / "figure.svg"
+    printed = run("complexity", "--device", "cpu", "--json", "--out", figure)
     found = json.loads(printed.out)
     assert [layer["name"] for layer in found["layers"]][:3] == ["attention", "recurrence", "convolution"]
     assert figure.exists()
-    assert "\nregard study complexity --device cpu --seed 0\n" in page.read_text(encoding="utf-8")
+    assert (found["study"], found["signature"]["command"]) == ("complexity", "regard study complexity --device cpu")
+    assert list(found["tables"]) == ["laws", "time-over-n", "time-over-d", "training"]
+    assert {"settings", "paces", "dtype"} <= found.keys() and "race" in found["settings"]
     assert "measuring time and memory over n" in printed.err
 
 
-def test_extrapolate_trains_the_named_schemes(run, tmp_path):
-    page = tmp_path / "extrapolate.md"
+def test_extrapolate_trains_the_named_schemes(run):
     given = ("--length", 4, "--steps", 2, "--quick", "--device", "cpu")
-    found = json.loads(run("extrapolate", "alibi", "learned", *given, "--json", "--doc", page).out)
+    found = json.loads(run("extrapolate", "alibi", "learned", *given, "--json").out)
     assert [scheme["name"] for scheme in found["schemes"]] == ["alibi", "learned"]
-    assert "alibi learned --task chain --length 4 --steps 2 --seeds 1 --seed 0 --device cpu" in page.read_text("utf-8")
+    assert (
+        found["signature"]["command"]
+        == "regard study extrapolate alibi learned --length 4 --steps 2 --quick --device cpu"
+    )
+    assert [row[0] for row in found["tables"]["losses"]["rows"]] == ["alibi", "learned"]
+    assert "by_place" in found["schemes"][0]
     assert "not defined" in run("extrapolate", "learned", *given).out
     assert "unknown scheme 'aliby'" in run("extrapolate", "aliby", *given, code=2).err
 
@@ -75,14 +81,16 @@ def test_ablate_runs_a_file_and_goes_on(run, tmp_path):
     found = json.loads(run("ablate", *given, "--json").out)
     assert [line["variant"] for line in found["lines"]] == ["baseline", "rms"]
     assert found["missing"] == 0
-    page = tmp_path / "ablation.md"
-    again = run("ablate", *given, "--doc", page)
+    command = f"regard study ablate {tmp_path / 'mine.toml'} --corpora CORPORA --device cpu --jobs 2"
+    assert found["signature"]["command"] == command and found["signature"]["seed"] == "0"
+    assert str(tmp_path) not in json.dumps(found).replace(str(tmp_path / "mine.toml"), "")
+    assert [row[1] for row in found["tables"]["variants"]["rows"]] == ["baseline", "rms"]
+    again = run("ablate", *given)
     assert "seed 0" not in again.err
     assert "rms" in again.out
     shown = run("ablate", *given, "--show")
     assert (shown.out, "at a time" in shown.err) == (again.out, False)
     assert "there is no CUDA device" not in run("ablate", *given[:-1], "cuda", "--show", code=2).err
-    assert str(tmp_path) not in page.read_text(encoding="utf-8").replace(str(tmp_path / "mine.toml"), "")
 
 
 def test_ablate_wants_a_file_or_quick(run, tmp_path):

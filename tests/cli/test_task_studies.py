@@ -3,13 +3,12 @@
 import json
 import sys
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from regard.cli import main
 from regard.study import dialogue, images, video
-from regard.study.dialogue import talks_task
-from regard.study.video import clips_task
 
 STUDIES = {"images": images, "video": video, "dialogue": dialogue}
 
@@ -23,8 +22,9 @@ def run(capsys, monkeypatch):
         monkeypatch.setattr(
             study, "QUICK", replace(study.QUICK, model=small, learn=replace(study.QUICK.learn, epochs=1))
         )
-    monkeypatch.setattr("regard.study.video.clips_task", lambda n: clips_task(n, n_train=16, n_orbits=2))
-    monkeypatch.setattr("regard.study.dialogue.talks_task", lambda: talks_task(n_train=16, n_orbits=1))
+    few_clips, few_dialogues = partial(video.make_task, n_train=16, n_orbits=2), partial(dialogue.make_task, 16, 1)
+    monkeypatch.setattr(video, "make_task", few_clips)
+    monkeypatch.setattr(dialogue, "make_task", few_dialogues)
 
     def command(*args, code=0):
         monkeypatch.setattr(sys, "argv", ["regard", "study", *map(str, args)])
@@ -41,18 +41,22 @@ def run(capsys, monkeypatch):
     ("args", "bound"),
     [(("images", "grid_2d", "--patch", "4"), 1.0), (("video", "grid_3d"), 1 / 4), (("dialogue", "turns"), 1 / 6)],
 )
-def test_each_prints_json_and_writes_its_page(run, tmp_path, args, bound):
-    doc = tmp_path / "page.md"
-    done = run(*args, "none", "--quick", "--seeds", "1", "--seed", "3", "--json", "--doc", doc)
+def test_each_prints_json_with_its_table_and_draws(run, tmp_path, args, bound):
+    out = tmp_path / "figure.png"
+    done = run(*args, "none", "--quick", "--seeds", "1", "--seed", "3", "--json", "--out", out)
     found = json.loads(done.out)
     assert [row["name"] for row in found["rows"]] == [args[1], "none"]
     assert [trial["seed"] for row in found["rows"] for trial in row["trials"]] == [3, 3]
     none = found["rows"][1]
     assert none["bound"] == pytest.approx(bound)
     assert none["test"]["mean"] == none["shuffled"]["mean"] <= none["bound"] + 1e-9
-    assert (tmp_path / "images" / "page.png").read_bytes().startswith(b"\x89PNG")
-    page = doc.read_text(encoding="utf-8")
-    assert f"regard study {' '.join(args)} none --quick" in page and "(images/page.png)" in page
+    assert out.read_bytes().startswith(b"\x89PNG")
+    table = found["tables"]["accuracy"]
+    assert (found["study"], list(found["tables"])) == (args[0], ["accuracy"])
+    assert table["columns"][-2:] == ["upper bound", "shuffled"]
+    assert [row[0] for row in table["rows"]] == [args[1], "none"]
+    assert found["signature"]["command"].startswith(f"regard study {' '.join(args)} none --quick --seeds 1 --seed 3")
+    assert "--out" not in found["signature"]["command"] and "--json" not in found["signature"]["command"]
 
 
 def test_a_figure_is_saved_where_it_is_asked_for(run, tmp_path):
@@ -63,7 +67,7 @@ def test_a_figure_is_saved_where_it_is_asked_for(run, tmp_path):
 
 def test_the_table_is_for_people(run):
     done = run("dialogue", "none", "sinusoidal", "--quick")
-    assert "dialogues of 12 classes" in done.out and "2 seeds" in done.out
+    assert "Dialogues of 12 classes" in done.out and "2 seeds" in done.out
 
 
 @pytest.mark.parametrize(
@@ -74,7 +78,6 @@ def test_the_table_is_for_people(run):
         (("images", "--patch", "3"), "must divide 8 × 8 pixels, got 3"),
         (("images", "--seeds", "0"), "--seeds must be 1 or more, got 0"),
         (("video", "--directions", "6"), "directions must be 4 or 8, got 6"),
-        (("dialogue", "--doc", "page.txt"), "must end in .md, got 'page.txt'"),
         (("dialogue", "--out", "figure.bmp"), "got 'figure.bmp'"),
         (("dialogue", "--device", "abacus"), "got 'abacus'"),
     ],

@@ -12,8 +12,9 @@ import regard
 from regard.checkpoint.folder import Checkpoint, save_model
 from regard.cli import main
 from regard.config import DataSettings, DecodeSettings, ModelSettings, Settings
-from regard.plot.terminal import numbers_table, print_tables, word_attention_table
+from regard.plot.tables import numbers_table, word_attention_table
 from regard.plot.traces import FIGURES
+from regard.terminal import print_tables
 from tests.pipeline.test_translator import TOKENIZER
 from tests.trace.makers import make_model
 
@@ -111,7 +112,7 @@ def test_one_head_is_printed_and_drawn(run, more, tmp_path):
         (["--head", "cross:1:0"], "cross layer must be 0 … 0, got 1"),
         (["--head", "cross:0:2"], "head must lie in 0 … 1 of cross layer 0, got 2"),
         (["--terms"], "--terms are those of one head, got none: add --head"),
-        (["--from", "de"], "the model's own language must be meant by --from, zh, got de"),
+        (["--from", "de"], "--from must be the model's own language, zh, got de"),
     ],
 )
 def test_mistakes_end_in_one_line(run, args, message):

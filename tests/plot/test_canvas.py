@@ -3,62 +3,11 @@
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from rich.cells import cell_len
 
-from regard.plot.canvas import (
-    LONGEST,
-    check_words,
-    fit_text,
-    line_height,
-    make_sheet,
-    readable,
-    shorten,
-    text_width,
-    without_marks,
-    write,
-)
+from regard.plot.canvas import check_words, fit_text, line_height, make_sheet, text_width, write
 from regard.plot.style import style
+from regard.terminal import shorten
 from tests.plot.seen import drawn_texts
-
-
-@pytest.mark.parametrize(
-    ("word", "expected"),
-    [
-        ("▁In", "·In"),
-        ("▁", "·"),
-        ("西安", "西安"),
-        (" ", "␣"),
-        ("a\nb", "a␣b"),
-        ("layer 3", "layer 3"),
-        ("", "∅"),
-        ("$x$", "$x$"),
-        ("an_endless_identifier", "an_endless_iden…"),
-        ("百分之六点一二三四五", "百分之六点一二…"),
-    ],
-)
-def test_a_word_becomes_readable(word, expected):
-    assert readable(word) == expected
-
-
-@given(st.text(st.characters(exclude_categories=["Mn", "Me", "Cs"])))
-def test_every_word_has_a_label_that_fits_on_one_line(word):
-    label = readable(word)
-    assert label.strip()
-    assert cell_len(label) <= LONGEST
-    assert len(label.splitlines()) == 1
-
-
-def test_marks_are_taken_off_where_the_caller_wants_it():
-    assert without_marks(["▁In", "tro", "▁", "a▁b"]) == ["In", "tro", "␣", "ab"]
-
-
-@pytest.mark.parametrize("most", range(1, 12))
-def test_a_text_is_cut_to_its_columns(most):
-    cut = shorten("介绍一下Xi'an", most)
-    assert cell_len(cut) <= most
-    assert cut == "介绍一下Xi'an"[: len(cut) - 1] + "…"
 
 
 @pytest.mark.parametrize("text", ["Introduce Xi'an", "介绍一下西安", "·西安 62%", "WWWWWMMMMM", "from $x_1$ to $y_2$"])

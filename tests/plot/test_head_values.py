@@ -12,7 +12,7 @@ from regard.trace.head_ablation import Quality
 from regard.trace.head_report import HeadReport
 from tests.plot.figures import numbers, weights
 from tests.plot.seen import drawn_texts, words_in
-from tests.plot.test_terminal import head
+from tests.plot.test_tables import head
 
 PLACES = [("cross", 0, 0), ("cross", 0, 1), *(("encoder", n, h) for n in (0, 1) for h in (0, 1))]
 PARTS = ["0 self", "0 feed forward"]

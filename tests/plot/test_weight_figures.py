@@ -7,11 +7,11 @@ import pytest
 from matplotlib.colors import to_hex
 from numpy.testing import assert_array_equal
 
-from regard.plot.canvas import readable
 from regard.plot.head_maps import HeadWeights, draw_head_grid, draw_one_head, draw_term_maps, entropies, sum_error
 from regard.plot.heatmap import NOTHING, pooled, score_scale, weight_scale
 from regard.plot.style import COLOURS
 from regard.plot.words import FAINTEST, draw_alignment, draw_head_lines, draw_word_attention
+from regard.terminal import readable
 from tests.plot.figures import SRC, TGT, numbers, weights, words
 from tests.plot.seen import words_in
 

@@ -9,8 +9,8 @@ from regard.build import build_model
 from regard.checkpoint import write_json
 from regard.checkpoint.folder import Checkpoint, save_model
 from regard.config import DataSettings, ModelSettings, PartSettings, Settings, TextSettings
-from regard.study.ablation import RESULTS
-from regard.study.ablation_runs import Row
+from regard.study.ablate import RESULTS
+from regard.study.ablate_runs import AblationRow
 from tests.pipeline.writers import TOKENIZER, V
 
 BLEU = {
@@ -26,14 +26,14 @@ def plant_study(folder: Path) -> Path:
     """Writes two seeds of four variants, and one variant that failed."""
     folder.mkdir(parents=True, exist_ok=True)
     rows = [planted(name, seed, bleu) for name, each in BLEU.items() for seed, bleu in enumerate(each)]
-    rows.append(Row("broken", "norm", ["model.norm=odd"], 0, "d", error="ValueError: unknown norm 'odd'"))
+    rows.append(AblationRow("broken", "norm", ["model.norm=odd"], 0, "d", error="ValueError: unknown norm 'odd'"))
     write_json(folder / RESULTS, {"seeds": [0, 1], "rows": [asdict(row) for row in rows]})
     return folder
 
 
-def planted(name: str, seed: int, bleu: float) -> Row:
+def planted(name: str, seed: int, bleu: float) -> AblationRow:
     curve = [{"step": step, "loss": 5.0 - step / 500, "bleu": bleu * step / 1000, "chrf": 1.0} for step in (500, 1000)]
-    return Row(
+    return AblationRow(
         variant=name,
         part=PART[name],
         changes=[] if name == "baseline" else [f"model.changed={name}"],

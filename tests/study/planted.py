@@ -3,7 +3,7 @@
 import torch
 
 from regard.config import ModelSettings
-from regard.study.images import grid_places
+from regard.study.images import grid_positions
 from regard.study.task import Examples, Task
 from regard.study.trials import TaskSettings
 from regard.train.examples import ExampleSettings
@@ -18,7 +18,7 @@ def sides(n: int, seed: int) -> Examples:
     """Makes grids of 2 × 4 cells with one bright cell; the label is its half."""
     bright = torch.randint(8, (n,), generator=torch.Generator().manual_seed(seed))
     tokens = torch.nn.functional.one_hot(bright, 8).float()[..., None]
-    return Examples(tokens, grid_places(2, 4), torch.full((n,), 8), (bright % 4 >= 2).long())
+    return Examples(tokens, grid_positions(2, 4), torch.full((n,), 8), (bright % 4 >= 2).long())
 
 
 def planted() -> Task:

@@ -9,20 +9,20 @@ from torch.testing import assert_close
 from regard.batch import Batch
 from regard.build import build_model
 from regard.config import ModelSettings
-from regard.study.complexity import SETTINGS, Sweep, check_formulas, measure_sweep, quick, run_complexity, tasks_of
+from regard.study.complexity import SETTINGS, Sweep, check_formulas, layer_calls, measure_sweep, quick, run
 from regard.study.complexity_layers import (
     LAYERS,
     WAYS,
-    Race,
-    Stepwise,
+    StepwiseLoss,
+    TrainingSweep,
     count,
     count_path,
     count_steps,
     layer_rounds,
     make_group,
     measure_depth,
-    run_races,
-    said_in_steps,
+    measure_throughput,
+    stepwise_logits,
 )
 from regard.study.timing import clock, fit_power, one_thread, peak_bytes, take_turns
 from regard.train.loss import LossModule
@@ -33,7 +33,7 @@ TINY = replace(
     SETTINGS["cpu"],
     by_n=Sweep("n", (4, 8, 16), other=5, batch=2),
     by_d=Sweep("d", (4, 8, 16), other=5, batch=2),
-    race=Race("tiny", lengths=(3, 5), slots=15),
+    training=TrainingSweep("tiny", lengths=(3, 5), slots=15),
     rounds=1,
     depths=(3, 7),
 )
@@ -123,10 +123,10 @@ def test_the_layers_give_outputs_of_their_inputs_shape_and_the_fused_one_the_sam
 
 def test_a_layer_sits_out_what_would_take_too_long():
     settings = replace(TINY, most=2.0 * 12 * 5 * 8 * 8)
-    assert [task.d for task in tasks_of("recurrence", TINY.by_d, settings)] == [4, 8]
-    assert [task.d for task in tasks_of("attention", TINY.by_d, settings)] == [4, 8, 16]
+    assert [task.d for task in layer_calls("recurrence", TINY.by_d, settings)] == [4, 8]
+    assert [task.d for task in layer_calls("attention", TINY.by_d, settings)] == [4, 8, 16]
     with pytest.raises(ValueError, match="recurrence must take part at 2 or more sizes of d, got 0 of"):
-        tasks_of("recurrence", TINY.by_d, replace(TINY, most=1.0))
+        layer_calls("recurrence", TINY.by_d, replace(TINY, most=1.0))
 
 
 def test_a_sweep_measures_all_layers_at_all_sizes(monkeypatch):
@@ -187,38 +187,39 @@ def test_step_by_step_says_what_is_said_in_parallel_and_learns_the_same(family):
     sizes = {"n_encoder_layers": 1, "n_decoder_layers": 2, "d_model": 16, "n_heads": 1, "d_ff": 8, "dropout": 0.0}
     torch.manual_seed(0)
     model = build_model(ModelSettings(family=family, **sizes), (4000, 4000)).double()
-    batch = make_batch_of(Race("tiny", (5,), 15), 5)
-    assert_close(said_in_steps(model, batch), model(batch))
+    batch = make_batch_of(TrainingSweep("tiny", (5,), 15), 5)
+    assert_close(stepwise_logits(model, batch), model(batch))
     found = []
-    for learner in (LossModule(model, 0.1), Stepwise(model, 0.1)):
+    for learner in (LossModule(model, 0.1), StepwiseLoss(model, 0.1)):
         loss, _ = learner(batch)
         found.append(torch.autograd.grad(loss, list(model.parameters())))
     for one, other in zip(*found, strict=True):
         assert_close(one, other)
 
 
-def make_batch_of(race: Race, length: int) -> Batch:
+def make_batch_of(race: TrainingSweep, length: int) -> Batch:
     group = make_group(race, length, seed=0)
     return group.parts[0].batch(CPU, group.n_tokens)
 
 
 def test_batches_have_as_many_tokens_however_long_sentences_are():
     for length in (3, 5, 15):
-        batch = make_batch_of(Race("tiny", (), 15), length)
+        batch = make_batch_of(TrainingSweep("tiny", (), 15), length)
         assert batch.tgt.n_tokens == 15 == int(batch.tgt.token_mask.sum())
         assert batch.src.ids.shape == batch.tgt.inputs.shape == (15 // length, length)
         assert (batch.src.ids > 2).all()
 
 
 def test_every_way_of_training_is_timed_at_every_length():
-    paces = run_races(TINY.race, CPU, rounds=1, seed=0)
+    paces = measure_throughput(TINY.training, CPU, rounds=1, seed=0)
     assert [(pace.way, pace.length) for pace in paces] == [(way, n) for n in (3, 5) for way in WAYS]
     assert all(0 < pace.slowest <= pace.tokens_per_second <= pace.fastest for pace in paces)
 
 
 def test_the_study_says_what_it_does_and_ends_with_its_result(monkeypatch):
     monkeypatch.setattr("regard.study.complexity.peak_bytes", lambda *_: None)
-    *told, study = run_complexity(TINY, CPU)
+    told = []
+    study = run(TINY, CPU, told.append)
     assert told[0] == "longest paths"
     assert [layer.name for layer in study.layers] == list(LAYERS)
     assert study.signature["seed"] == 0
@@ -232,13 +233,13 @@ def test_quick_is_less_of_everything():
         assert max(less.by_n.sizes) < max(settings.by_n.sizes)
         assert less.rounds < settings.rounds
         for sweep in (less.by_n, less.by_d):
-            assert all(len(tasks_of(name, sweep, less)) >= 3 for name in LAYERS)
+            assert all(len(layer_calls(name, sweep, less)) >= 3 for name in LAYERS)
 
 
 @pytest.mark.slow
 def test_times_follow_the_theory():
     """On a quiet machine: where n is large enough, within 0.15."""
-    *_, study = run_complexity(SETTINGS["cpu"], CPU)
+    *_, study = run(SETTINGS["cpu"], CPU)
     for layer in study.layers[:3]:
         for curve in (layer.by_n, layer.by_d):
             assert curve.time.exponent == pytest.approx(curve.theory, abs=0.15), (layer.name, curve.axis)

@@ -15,17 +15,17 @@ from regard.study.extrapolate import (
     FOLDS,
     TASKS,
     ExtrapolateSettings,
-    Judged,
-    Trained,
-    judge,
+    LengthResult,
+    TrainedEncoding,
+    evaluate,
     make_settings,
     model_settings,
-    run_extrapolate,
+    run,
     schemes,
-    sum_up,
+    summarise,
     train_scheme,
 )
-from regard.study.sequences import FIRST_SYMBOL, Chain, Copy, judging_batch, learning_batch, token_losses
+from regard.study.sequences import FIRST_SYMBOL, Chain, Copy, eval_batch, token_losses, training_batch
 
 CPU = torch.device("cpu")
 TINY = ExtrapolateSettings(longest=4, steps=2, rows=3, judged=5, n_seeds=2, d_model=16, d_ff=8, n_heads=2)
@@ -73,7 +73,7 @@ def test_a_copy_is_the_source_without_repeats():
 
 @pytest.mark.parametrize("task", TASKS.values())
 def test_texts_that_are_learned_from_are_at_most_as_long_as_said_and_their_ends_are_not_learned(task):
-    batch = learning_batch(task, np.random.default_rng(0), rows=50, longest=8)
+    batch = training_batch(task, np.random.default_rng(0), rows=50, longest=8)
     lengths = batch.tgt.token_mask.sum(dim=1)
     assert set(lengths.tolist()) <= set(range(4, 9))
     assert int(lengths.max()) == 8
@@ -84,7 +84,7 @@ def test_texts_that_are_learned_from_are_at_most_as_long_as_said_and_their_ends_
 
 def test_losses_are_those_of_each_place():
     src, tgt = draw(Chain(n_symbols=3), rows=4, length=5)
-    batch = judging_batch(src, tgt)
+    batch = eval_batch(src, tgt)
     logits = torch.full((4, 6, 3 + FIRST_SYMBOL), -1e9)
     logits[..., FIRST_SYMBOL] = np.log(0.25)
     logits[..., FIRST_SYMBOL + 1] = np.log(0.25)
@@ -112,9 +112,9 @@ def test_a_model_that_knows_the_rule_has_the_least_loss():
             known[:, :2] = np.log(1 / 4)
             return torch.nn.functional.pad(known, (FIRST_SYMBOL, 0), value=-1e9)
 
-    judged = judge(Knower(), task, 12, 30)
+    judged = evaluate(Knower(), task, 12, 30)
     assert judged.loss == pytest.approx(judged.least, rel=1e-5)
-    assert len(judged.by_place) == 12
+    assert len(judged.by_position) == 12
 
 
 def test_every_scheme_of_the_table_takes_part_or_is_refused_by_the_builder():
@@ -128,7 +128,7 @@ def test_every_scheme_of_the_table_takes_part_or_is_refused_by_the_builder():
 
 
 def test_a_norm_before_each_sub_layer_takes_the_index_away():
-    batch = learning_batch(Chain(), np.random.default_rng(0), rows=3, longest=8)
+    batch = training_batch(Chain(), np.random.default_rng(0), rows=3, longest=8)
     said = []
     for name in ("none", "index"):
         torch.manual_seed(0)
@@ -139,59 +139,69 @@ def test_a_norm_before_each_sub_layer_takes_the_index_away():
 def test_a_learned_table_ends_where_learning_did_and_the_others_go_on():
     settings = replace(TINY, steps=1)
     ended = train_scheme("learned", schemes(4)["learned"], 0, settings, CPU)
-    assert [each.length for each in ended.judged] == [4]
+    assert [each.length for each in ended.results] == [4]
     assert set(ended.refused) == {8, 12, 16}
     assert "must be below 5, the end of the table" in ended.refused[8]
     for name in ("half_wave", "t5"):
-        assert [each.length for each in train_scheme(name, schemes(4)[name], 0, settings, CPU).judged] == [4, 8, 12, 16]
+        assert [each.length for each in train_scheme(name, schemes(4)[name], 0, settings, CPU).results] == [
+            4,
+            8,
+            12,
+            16,
+        ]
 
 
 def judged(length, loss, accuracy=0.5):
-    return Judged(length, loss, accuracy, 0.25, [loss] * length)
+    return LengthResult(length, loss, accuracy, 0.25, [loss] * length)
 
 
 def test_means_spreads_and_ratios():
     runs = [
-        Trained("a", 0, [judged(4, 1.0), judged(8, 2.0), judged(12, 3.0), judged(16, 4.0)], {}),
-        Trained("a", 1, [judged(4, 2.0), judged(8, 8.0), judged(12, 3.0), judged(16, 4.0)], {}),
-        Trained("b", 0, [judged(4, 1.0)], {8: "no", 12: "no", 16: "no"}),
-        Trained("b", 1, [judged(4, 1.0)], {8: "no", 12: "no", 16: "no"}),
+        TrainedEncoding("a", 0, [judged(4, 1.0), judged(8, 2.0), judged(12, 3.0), judged(16, 4.0)], {}),
+        TrainedEncoding("a", 1, [judged(4, 2.0), judged(8, 8.0), judged(12, 3.0), judged(16, 4.0)], {}),
+        TrainedEncoding("b", 0, [judged(4, 1.0)], {8: "no", 12: "no", 16: "no"}),
+        TrainedEncoding("b", 1, [judged(4, 1.0)], {8: "no", 12: "no", 16: "no"}),
     ]
-    study = sum_up(runs, TINY, {"seed": 0})
+    study = summarise(runs, TINY, {"seed": 0})
     first, second = study.schemes
     assert (first.lengths[1].loss.mean, first.lengths[1].ratio.mean) == (5.0, 3.0)
-    assert first.lengths[1].loss.spread == pytest.approx(np.std([2, 8], ddof=1))
-    assert first.by_place == [4.0] * 16
+    assert first.lengths[1].loss.std == pytest.approx(np.std([2, 8], ddof=1))
+    assert first.by_position == [4.0] * 16
     assert [length.loss is None for length in second.lengths] == [False, True, True, True]
     assert (second.refused, first.refused) == ("no", None)
     assert study.least == {4: 0.25, 8: 0.25, 12: 0.25, 16: 0.25}
 
 
 def test_the_study_trains_each_scheme_with_each_seed():
-    *runs, study = run_extrapolate(["alibi", "learned"], TINY, CPU)
-    assert [(run.scheme, run.seed) for run in runs] == [("alibi", 0), ("alibi", 1), ("learned", 0), ("learned", 1)]
+    names = []
+    study = run(
+        ["alibi", "learned"], TINY, CPU, lambda jobs, *_: [names.append((job[0], job[2])) or job for job in jobs]
+    )
+    assert names == [("alibi", 0), ("alibi", 1), ("learned", 0), ("learned", 1)]
     assert [scheme.name for scheme in study.schemes] == ["alibi", "learned"]
-    assert runs[0].judged[0].loss != runs[1].judged[0].loss
-    again = train_scheme("alibi", schemes(4)["alibi"], 0, TINY, CPU)
-    assert again.judged == runs[0].judged
+    one, same, other = (train_scheme("alibi", schemes(4)["alibi"], seed, TINY, CPU) for seed in (0, 0, 1))
+    assert one.results == same.results
+    assert one.results[0].loss != other.results[0].loss
+    means = [(a.loss + b.loss) / 2 for a, b in zip(one.results, other.results, strict=True)]
+    assert [length.loss.mean for length in study.schemes[0].lengths] == pytest.approx(means)
     assert len(study.schemes[0].lengths) == len(FOLDS)
 
 
 def test_what_cannot_be_measured_is_refused():
     with pytest.raises(ValueError, match="unknown scheme 'alibu': did you mean 'alibi'"):
-        next(run_extrapolate(["alibu"], TINY, CPU))
+        run(["alibu"], TINY, CPU)
     with pytest.raises(ValueError, match="unknown task 'chian'"):
         make_settings("chian", 16, None, 1, 0, False)
     with pytest.raises(ValueError, match="got 2, 2 and 2"):
-        next(run_extrapolate([], replace(TINY, longest=2), CPU))
+        run([], replace(TINY, longest=2), CPU)
     with pytest.raises(ValueError, match=r"length must be 20 or less.*got 21"):
-        next(run_extrapolate([], replace(TINY, task="copy", longest=21), CPU))
+        run([], replace(TINY, task="copy", longest=21), CPU)
 
 
 @pytest.mark.slow
 def test_a_chain_is_learned_and_distances_carry_further_than_learned_places():
     settings = make_settings("chain", 16, None, 1, 0, False)
-    *_, study = run_extrapolate(["index", "t5"], settings, CPU)
+    study = run(["index", "t5"], settings, CPU)
     index, t5 = study.schemes
     assert t5.lengths[0].loss.mean < 1.2 * study.least[16]
     assert t5.lengths[-1].ratio.mean < index.lengths[-1].ratio.mean

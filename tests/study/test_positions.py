@@ -12,7 +12,7 @@ from torch.testing import assert_close
 from regard.position import POSITION, Position
 from regard.position.absolute import Absolute, sinusoids
 from regard.study import laws
-from regard.study.laws import View, shift
+from regard.study.laws import EncodingView, shift
 from regard.study.positions import describe_waves, distinct_up_to, examine, find_shift, make, run_positions, view
 
 REPORTS = {report.name: report for report in run_positions([], length=512, width=128, far=1_000_000)}
@@ -21,7 +21,7 @@ REPORTS = {report.name: report for report in run_positions([], length=512, width
 def planted(codes, places=None):
     codes = torch.as_tensor(codes, dtype=torch.float64)
     places = torch.arange(len(codes))[:, None] if places is None else places
-    return View("embed", places, codes, codes @ codes.T)
+    return EncodingView("embed", places, codes, codes @ codes.T)
 
 
 def test_every_scheme_of_the_table_is_reported():

@@ -8,7 +8,7 @@ import torch
 from torch.testing import assert_close
 
 from regard.attention import Gaussian
-from regard.study.regression import fit_width, look, pool, run_regression, truth
+from regard.study.regression import attention_weights, fit_width, pool, run_regression, truth
 
 
 def test_predictions_equal_the_nadaraya_watson_formula_in_numpy():
@@ -64,5 +64,5 @@ def test_the_same_seed_gives_the_same_result_and_another_another():
 
 def test_looking_gives_the_weights_that_pooling_uses():
     result = run_regression(steps=3)
-    weights = look(Gaussian().double(), result.x_test, result.x)
+    weights = attention_weights(Gaussian().double(), result.x_test, result.x)
     assert_close(weights @ result.y, pool(Gaussian().double(), result.x_test, result.x, result.y).detach())

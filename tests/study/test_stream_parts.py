@@ -4,7 +4,16 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from regard.study.mean_split import HeadSplit, Job, Side, carry, jobs, pair_terms, project, run_mean_split
+from regard.study.mean_split import (
+    AttentionInputs,
+    HeadSplit,
+    ProjectionInput,
+    attention_inputs,
+    pair_terms,
+    project,
+    run,
+    split_scores,
+)
 from regard.study.stream_parts import PARTS, measure, split_means
 from regard.trace.head_ablation import plain_copy
 from regard.trace.residual import Tokens, record_streams
@@ -93,7 +102,7 @@ def test_noise_gives_the_parts_what_chance_gives_them():
 )
 def test_terms_add_up_to_the_scores(scheme, attention, changes):
     translator = translator_with(scheme=scheme, attention=attention, **changes)
-    found = run_mean_split("random", translator, PAIRS)
+    found = run("random", translator, PAIRS)
     names = [(layer.kind, layer.layer) for layer in found.layers]
     decoder = [(kind, layer) for kind in ("decoder", "cross") for layer in range(changes.get("n_decoder_layers", 1))]
     assert names == [("encoder", 0), ("encoder", 1), *decoder]
@@ -106,17 +115,17 @@ def test_terms_add_up_to_the_scores(scheme, attention, changes):
 
 def test_float32_models_add_up_nearly():
     model = translator_with(dtype=torch.float32)
-    assert max(layer.error for layer in run_mean_split("random", model, PAIRS).layers) < 1e-5
+    assert max(layer.error for layer in run("random", model, PAIRS).layers) < 1e-5
 
 
 def test_scores_are_those_of_the_layer_itself():
     """An independent way: the norm and the projections of the model, sentence by sentence."""
     model = make_model(norm_place="before", n_encoder_layers=2)
     streams = record_streams(model, [[5, 6, 7, 8], [9, 5]] * 4, [[8, 9, 10], [5]] * 4)
-    job = list(jobs(plain_copy(model), streams))[1]
+    job = list(attention_inputs(plain_copy(model), streams))[1]
     q, k = (project(side, job.heads, linear) for side, linear in ((job.q, job.heads.w_q), (job.k, job.heads.w_k)))
     rows = (job.q_sentences == 2).nonzero()[:, 0]
-    terms = pair_terms(job.heads.attention, q.of(rows), k.of(rows))
+    terms = pair_terms(job.heads.attention, q.at(rows), k.at(rows))
     assert terms.shape == (5, 5, 2, 5, 5)
     layer = model.encoder.layers[1]
     h = layer.after_attention.norm(streams["encoder"].before[1, "attention"][rows])
@@ -130,8 +139,8 @@ def test_a_stream_of_positions_alone_has_scores_of_positions_alone():
     """Mean and position make up the stream, so no pair with another part carries anything."""
     heads = make_model(norm_place="after").encoder.layers[0].attention
     x = (noise(1, 22, seed=7) + centred(N, 8, 22))[PLACES]
-    side = Side(x, split_means(x, BALANCED), None, PLACES)
-    (one, other) = carry(Job("encoder", 0, heads, side, side, SENTENCES, SENTENCES)).heads
+    side = ProjectionInput(x, split_means(x, BALANCED), None, PLACES)
+    (one, other) = split_scores(AttentionInputs("encoder", 0, heads, side, side, SENTENCES, SENTENCES)).heads
     for head in (one, other):
         carried = head.pairs[:2, :2]
         assert float(carried.sum()) == pytest.approx(1.0)
@@ -151,5 +160,5 @@ def test_pairs_are_ranked_by_name():
 
 
 def test_attention_that_is_not_bilinear_has_shares_and_no_terms():
-    found = run_mean_split("random", translator_with(attention="gaussian"), PAIRS)
+    found = run("random", translator_with(attention="gaussian"), PAIRS)
     assert found.layers == [] and len(found.shares["encoder"]) == 3

@@ -17,7 +17,7 @@ from regard.study.subspaces import (
     overlap,
     principal_angles,
     random_basis,
-    run_subspaces,
+    run,
 )
 from regard.trace.residual import Stream, Tokens
 from tests.parts import noise
@@ -135,7 +135,7 @@ def test_codes_that_are_set_beside_are_orthogonal_exactly():
 
 @pytest.mark.parametrize("scheme", ["rotary", "t5", "none"])
 def test_a_scheme_without_codes_leaves_the_stream_to_look_at(scheme):
-    found = run_subspaces("random", translator_with(scheme=scheme), make_pairs(60), SETTINGS)
+    found = run("random", translator_with(scheme=scheme), make_pairs(60), SETTINGS)
     assert [stack.table for stack in found.stacks] == [None, None]
     assert found.scheme == scheme
     encoder = found.stacks[0]
@@ -144,8 +144,8 @@ def test_a_scheme_without_codes_leaves_the_stream_to_look_at(scheme):
 
 
 def test_position_is_found_where_it_was_put():
-    found = run_subspaces("random", translator_with(scheme="sinusoidal"), make_pairs(60), SETTINGS)
-    assert found.stacks[0].table.n_places == 30
+    found = run("random", translator_with(scheme="sinusoidal"), make_pairs(60), SETTINGS)
+    assert found.stacks[0].table.n_positions == 30
     assert [each.name for each in found.stacks[0].table.comparisons] == ["90%", "top 3"]
     first = found.stacks[0].points[0]
     assert first.total > 0.03
@@ -183,5 +183,5 @@ def test_cosines_of_random_vectors_are_one_over_the_root_of_the_width():
 
 def test_a_text_without_repetition_is_refused():
     words = [letter + letter for letter in "abcdefghij" * 2]
-    with pytest.raises(ValueError, match="must have 3 places and 3 words that occur often, got 2 and"):
-        run_subspaces("random", translator_with(), [(word, word) for word in words], SETTINGS)
+    with pytest.raises(ValueError, match="must have 3 positions and 3 words that occur often, got 2 and"):
+        run("random", translator_with(), [(word, word) for word in words], SETTINGS)

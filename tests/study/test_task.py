@@ -3,14 +3,14 @@
 import pytest
 import torch
 
-from regard.study.task import read_told, tell
+from regard.study.task import coordinates, parse_encoding
 
 AXES = ("index", "frame", "row", "column")
 PLACES = torch.tensor([[[0, 0, 0, 0], [1, 0, 0, 1], [2, 1, 3, 5]]])
 
 
 @pytest.mark.parametrize(
-    ("text", "coordinates"),
+    ("text", "names"),
     [
         ("none", ()),
         ("sinusoidal", ("index",)),
@@ -21,17 +21,19 @@ PLACES = torch.tensor([[[0, 0, 0, 0], [1, 0, 0, 1], [2, 1, 3, 5]]])
         ("grid_2d:frame,nothing", ("frame", "nothing")),
     ],
 )
-def test_schemes_are_told_their_usual_axes_or_those_that_are_named(text, coordinates):
-    told = read_told(text, AXES)
-    assert told.coordinates == coordinates
+def test_schemes_receive_their_usual_axes_or_those_that_are_named(text, names):
+    told = parse_encoding(text, AXES)
+    assert told.coordinates == names
     assert told.scheme == text.partition(":")[0]
 
 
 def test_coordinates_are_columns_and_nothing_is_0():
-    assert tell(read_told("sinusoidal", AXES), AXES, PLACES).tolist() == [[0, 1, 2]]
-    assert tell(read_told("grid_2d", AXES), AXES, PLACES).tolist() == [[[0, 0], [0, 1], [3, 5]]]
-    assert tell(read_told("grid_2d:nothing,frame", AXES), AXES, PLACES).tolist() == [[[0, 0], [0, 0], [0, 1]]]
-    assert tell(read_told("none", AXES), AXES, PLACES).tolist() == [[0, 0, 0]]
+    assert coordinates(parse_encoding("sinusoidal", AXES), AXES, PLACES).tolist() == [[0, 1, 2]]
+    assert coordinates(parse_encoding("grid_2d", AXES), AXES, PLACES).tolist() == [[[0, 0], [0, 1], [3, 5]]]
+    assert coordinates(parse_encoding("grid_2d:nothing,frame", AXES), AXES, PLACES).tolist() == [
+        [[0, 0], [0, 0], [0, 1]]
+    ]
+    assert coordinates(parse_encoding("none", AXES), AXES, PLACES).tolist() == [[0, 0, 0]]
 
 
 @pytest.mark.parametrize(
@@ -44,9 +46,9 @@ def test_coordinates_are_columns_and_nothing_is_0():
 )
 def test_what_does_not_fit_is_refused(text, said):
     with pytest.raises(ValueError, match=said):
-        read_told(text, AXES)
+        parse_encoding(text, AXES)
 
 
 def test_a_scheme_with_more_axes_than_there_are_is_refused():
     with pytest.raises(ValueError, match="'grid_3d' takes 3 coordinates, and here are 2: index, row"):
-        read_told("grid_3d", ("index", "row"))
+        parse_encoding("grid_3d", ("index", "row"))

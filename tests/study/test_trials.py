@@ -11,19 +11,18 @@ from torch.testing import assert_close
 
 from regard.config import ModelSettings, PartSettings
 from regard.position import POSITION
-from regard.study.task import Examples, best_possible, read_told, tell
-from regard.study.task_report import conclude
+from regard.study.task import Examples, coordinates, oracle_accuracy, parse_encoding
+from regard.study.task_report import summarise_trials
 from regard.study.trials import (
     accuracy,
     build_classifier,
     build_encoder,
-    build_places,
     class_weights,
-    classifier_looks,
+    classifier_attention,
     make_model,
+    make_position,
     mean_of_real,
     read,
-    run_beside,
     run_trial,
     run_trials,
 )
@@ -39,7 +38,7 @@ def made(scheme="none", pool="class", reads="patches", **more):
     settings = ModelSettings(
         n_encoder_layers=2, d_model=D, n_heads=H, d_ff=11, dropout=0.0, position=PartSettings(scheme), **more
     )
-    position = build_places(settings, T, 3)
+    position = make_position(settings, T, 3)
     model = build_classifier(settings, position, P if reads == "patches" else 17, CLASSES, reads, pool)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -100,7 +99,7 @@ def test_the_trace_shows_the_weights_that_the_layers_used(scheme, pool):
     model, places = made(scheme, pool)
     patches = noise(1, T, P, seed=1)
     before = model(patches, places)
-    looks = classifier_looks(model, patches, places)
+    looks = classifier_attention(model, patches, places)
     own = int(pool == "class")
     assert [look.layer for look in looks] == [0, 1]
     for look in looks:
@@ -147,28 +146,28 @@ CPU = torch.device("cpu")
 @pytest.fixture(scope="module")
 def found():
     task = planted()
-    told = [read_told(way, task.axes) for way in ("grid_2d", "grid_2d:row,nothing", "none")]
-    trials = list(run_trials(task, told, SETTINGS, [0, 1], CPU))
-    return task, trials, conclude(task, SETTINGS, trials, [3, 5])
+    told = [parse_encoding(way, task.axes) for way in ("grid_2d", "grid_2d:row,nothing", "none")]
+    trials = [run_trial(task, each, SETTINGS, seed, CPU) for each in told for seed in (0, 1)]
+    return task, trials, summarise_trials(task, SETTINGS, trials, [3, 5])
 
 
 def test_the_rule_is_found_where_the_column_is_told_and_nowhere_else(found):
     _, _, study = found
     whole, row, none = study.rows
     assert whole.test.mean == 1.0 and whole.test.n == 2
-    assert row.test.mean <= row.bound < 0.7 and none.test.mean <= none.bound < 0.7
-    assert whole.bound == 1.0
+    assert row.test.mean <= row.oracle_accuracy < 0.7 and none.test.mean <= none.oracle_accuracy < 0.7
+    assert whole.oracle_accuracy == 1.0
     assert study.chance == 0.5 and study.row("none") is none and study.row("alibi") is None
 
 
 def test_trials_in_processes_of_their_own_find_the_same(found):
     task, trials, _ = found
-    wanted = {(trial.told, trial.seed): (trial, model) for trial, model in trials}
-    told = list({trial.told: None for trial, _ in trials})[:1]
-    beside = list(run_beside(task, told, SETTINGS, [0, 1], CPU, 2))
+    wanted = {(trial.encoding, trial.seed): (trial, model) for trial, model in trials}
+    told = list({trial.encoding: None for trial, _ in trials})[:1]
+    beside = list(run_trials(task, told, SETTINGS, [0, 1], CPU, 2))
     assert sorted(trial.seed for trial, _ in beside) == [0, 1]
     for trial, model in beside:
-        alone, its_model = wanted[trial.told, trial.seed]
+        alone, its_model = wanted[trial.encoding, trial.seed]
         assert (trial.valid, trial.test, trial.parameters) == (alone.valid, alone.test, alone.parameters)
         for a, b in zip(model.parameters(), its_model.parameters(), strict=True):
             torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-4)  # as near as one thread and several come
@@ -177,8 +176,8 @@ def test_trials_in_processes_of_their_own_find_the_same(found):
 def test_a_trial_that_fails_is_named(found):
     task, _, _ = found
     wrong = replace(SETTINGS, learn=replace(SETTINGS.learn, lr=-1.0))
-    with pytest.raises(RuntimeError, match="learning none with seed 7 ended with exit code 1"):
-        list(run_beside(task, [read_told("none", task.axes)], wrong, [7], CPU, 1))
+    with pytest.raises(RuntimeError, match="training none with seed 7 ended with exit code 1"):
+        list(run_trials(task, [parse_encoding("none", task.axes)], wrong, [7], CPU, 1))
 
 
 def test_shuffling_tells_sets_from_grids(found):
@@ -191,19 +190,19 @@ def test_shuffling_tells_sets_from_grids(found):
 def test_the_numbers_are_those_of_the_models(found):
     task, trials, study = found
     trial, model = trials[0]
-    assert accuracy(model, task, trial.told, task.valid) == trial.valid
-    logits = read(model, task, trial.told, task.test).argmax(dim=-1)
+    assert accuracy(model, task, trial.encoding, task.valid) == trial.valid
+    logits = read(model, task, trial.encoding, task.test).argmax(dim=-1)
     assert float((logits == task.test.labels).float().mean()) == pytest.approx(trial.test)
     assert trial.parameters == sum(p.numel() for p in model.parameters()) == study.rows[0].parameters
-    seen = study.seen[1]
-    assert seen.number == 5 and seen.right == task.classes[int(task.test.labels[5])] == seen.said
+    seen = study.examples[1]
+    assert seen.number == 5 and seen.label == task.classes[int(task.test.labels[5])] == seen.prediction
     assert torch.equal(seen.tokens, task.test.tokens[5])
     assert seen.weights.shape == (1, 2, 8)
 
 
 def test_the_seed_decides_everything(found):
     task, trials, _ = found
-    again, model = run_trial(task, trials[0][0].told, SETTINGS, 0, CPU)
+    again, model = run_trial(task, trials[0][0].encoding, SETTINGS, 0, CPU)
     assert [lesson.loss for lesson in again.lessons] == [lesson.loss for lesson in trials[0][0].lessons]
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), trials[0][1].parameters(), strict=True))
     assert [lesson.loss for lesson in again.lessons] != [lesson.loss for lesson in trials[1][0].lessons]
@@ -211,7 +210,7 @@ def test_the_seed_decides_everything(found):
 
 def test_a_table_is_as_long_as_the_places_need():
     task = planted()
-    model = make_model(task, read_told("learned", task.axes), SETTINGS, 0)
+    model = make_model(task, parse_encoding("learned", task.axes), SETTINGS, 0)
     assert model.embedding.position.table.shape == (8, 16)
 
 
@@ -223,7 +222,7 @@ def test_examples_are_varied_only_while_they_are_learned_from():
         return tokens * 0
 
     blind = type(task)(**{**task.__dict__, "vary": vary})
-    trial, _ = run_trial(blind, read_told("grid_2d", task.axes), SETTINGS, 0, CPU)
+    trial, _ = run_trial(blind, parse_encoding("grid_2d", task.axes), SETTINGS, 0, CPU)
     assert sum(calls) == 10 * 96
     assert trial.lessons[-1].loss > 0.6  # nothing can be learned from blank grids
 
@@ -246,5 +245,5 @@ def test_the_bound_counts_the_commonest_class_of_equal_sets():
     places = torch.tensor([[[0], [1], [2]]])
     examples = Examples(tokens, places, torch.tensor([2, 2, 2]), torch.tensor([0, 1, 1]))
     axes = ("index",)
-    assert best_possible(examples, tell(read_told("none", axes), axes, places)) == pytest.approx(2 / 3)
-    assert best_possible(examples, tell(read_told("sinusoidal", axes), axes, places)) == 1.0
+    assert oracle_accuracy(examples, coordinates(parse_encoding("none", axes), axes, places)) == pytest.approx(2 / 3)
+    assert oracle_accuracy(examples, coordinates(parse_encoding("sinusoidal", axes), axes, places)) == 1.0

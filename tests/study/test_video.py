@@ -4,19 +4,19 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from regard.study import video as clips
-from regard.study.images import cut, joined
-from regard.study.task import best_possible, read_told, tell
+from regard.study import video
+from regard.study.images import assemble, cut
+from regard.study.task import coordinates, oracle_accuracy, parse_encoding
 from regard.study.trials import make_model, read
 from regard.study.video import (
     AXES,
     CELLS,
-    FULL,
+    DIRECTIONS,
     PIXELS,
+    SETTINGS,
     SIDE,
-    WAYS,
-    clips_task,
     make_stills,
+    make_task,
     moved,
     orbits,
     roll,
@@ -29,34 +29,34 @@ def draws(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-@pytest.mark.parametrize("n_ways", [4, 8])
-def test_a_dot_goes_where_its_label_says_round_the_torus(n_ways):
-    dot = torch.zeros(n_ways, 4, PIXELS, PIXELS)
+@pytest.mark.parametrize("n_directions", [4, 8])
+def test_a_dot_goes_where_its_label_says_round_the_torus(n_directions):
+    dot = torch.zeros(n_directions, 4, PIXELS, PIXELS)
     dot[:, :, 1, PIXELS - 1] = 1.0
-    paces = torch.arange(n_ways) // 2 % 2 + 1
-    made = moved(dot, torch.arange(n_ways), paces, n_ways)
-    for clip, (down, right), pace in zip(made, WAYS[n_ways].values(), paces.tolist(), strict=True):
+    paces = torch.arange(n_directions) // 2 % 2 + 1
+    made = moved(dot, torch.arange(n_directions), paces, n_directions)
+    for clip, (down, right), pace in zip(made, DIRECTIONS[n_directions].values(), paces.tolist(), strict=True):
         for t, frame in enumerate(clip):
             step = t // pace * SIDE
             place = ((1 + step * down) % PIXELS, (PIXELS - 1 + step * right) % PIXELS)
             assert frame.nonzero().tolist() == [list(place)]
 
 
-@pytest.mark.parametrize("n_ways", [4, 8])
-def test_the_opposite_way_is_half_the_list_further(n_ways):
-    ways = list(WAYS[n_ways].values())
-    assert all(ways[(i + n_ways // 2) % n_ways] == (-y, -x) for i, (y, x) in enumerate(ways))
+@pytest.mark.parametrize("n_directions", [4, 8])
+def test_the_opposite_way_is_half_the_list_further(n_directions):
+    ways = list(DIRECTIONS[n_directions].values())
+    assert all(ways[(i + n_directions // 2) % n_directions] == (-y, -x) for i, (y, x) in enumerate(ways))
 
 
-@pytest.mark.parametrize("n_ways", [4, 8])
-def test_all_clips_of_an_orbit_have_the_same_patches(n_ways):
-    made, labels = orbits(2, n_ways, draws())
+@pytest.mark.parametrize("n_directions", [4, 8])
+def test_all_clips_of_an_orbit_have_the_same_patches(n_directions):
+    made, labels = orbits(2, n_directions, draws())
     patches = cut(made, SIDE).double().numpy()
     bags = [sorted(map(tuple, clip)) for clip in patches.tolist()]
-    for first in (0, 2 * n_ways):
-        assert all(bag == bags[first] for bag in bags[first : first + 2 * n_ways])
-    assert bags[0] != bags[2 * n_ways]
-    assert torch.bincount(labels).tolist() == [4] * n_ways
+    for first in (0, 2 * n_directions):
+        assert all(bag == bags[first] for bag in bags[first : first + 2 * n_directions])
+    assert bags[0] != bags[2 * n_directions]
+    assert torch.bincount(labels).tolist() == [4] * n_directions
 
 
 def test_every_clip_has_a_twin_that_is_played_backwards_and_goes_the_opposite_way():
@@ -68,23 +68,23 @@ def test_every_clip_has_a_twin_that_is_played_backwards_and_goes_the_opposite_wa
             assert int(labels[twin]) == (int(labels[here]) + 2) % 4
 
 
-@pytest.mark.parametrize(("n_ways", "none"), [(4, 1 / 4), (8, 1 / 8)])
-def test_how_much_each_way_can_know(n_ways, none):
-    task = clips_task(n_ways, n_train=8, n_orbits=3)
+@pytest.mark.parametrize(("n_directions", "none"), [(4, 1 / 4), (8, 1 / 8)])
+def test_how_much_each_way_can_know(n_directions, none):
+    task = make_task(n_directions, n_train=8, n_orbits=3)
     known = {"none": none, "sinusoidal:frame": none, "grid_2d": 0.5, "grid_3d": 1.0, "learned": 1.0}
-    for way, share in known.items():
-        assert best_possible(task.test, tell(read_told(way, AXES), AXES, task.test.places)) == share
+    for name, share in known.items():
+        assert oracle_accuracy(task.test, coordinates(parse_encoding(name, AXES), AXES, task.test.positions)) == share
 
 
 def test_a_model_without_positions_says_the_same_to_a_whole_orbit():
-    task = clips_task(4, n_train=8, n_orbits=2)
-    told = read_told("none", AXES)
-    model = make_model(task, told, FULL, 0).double().eval()
-    test = type(task.test)(task.test.tokens.double(), task.test.places, task.test.lengths, task.test.labels)
+    task = make_task(4, n_train=8, n_orbits=2)
+    told = parse_encoding("none", AXES)
+    model = make_model(task, told, SETTINGS, 0).double().eval()
+    test = type(task.test)(task.test.tokens.double(), task.test.positions, task.test.lengths, task.test.labels)
     with torch.no_grad():
         logits = read(model, task, told, test).unflatten(0, (2, 8))
-        told = read_told("grid_2d", AXES)
-        model = make_model(task, told, FULL, 0).double().eval()
+        told = parse_encoding("grid_2d", AXES)
+        model = make_model(task, told, SETTINGS, 0).double().eval()
         where = read(model, task, told, test).unflatten(0, (2, 8))
     assert_close(logits, logits[:, :1].expand_as(logits))
     assert_close(where[:, :4], where[:, 4:])  # twins
@@ -100,7 +100,7 @@ def test_single_clips_are_balanced_and_all_different():
 
 def test_rolling_moves_all_frames_of_a_clip_alike():
     made, _ = single_clips(60, 4, draws())
-    rolled = joined(roll(cut(made, SIDE), draws(3)), (4, CELLS, CELLS))
+    rolled = assemble(roll(cut(made, SIDE), draws(3)), (4, CELLS, CELLS))
     found = set()
     for before, after in zip(made, rolled, strict=True):
         moves = [(y, x) for y in range(CELLS) for x in range(CELLS)]
@@ -116,7 +116,7 @@ def test_shapes_lie_on_the_torus_and_are_of_their_size(monkeypatch):
     assert areas == {"square": 25, "disc": 29, "diamond": 25}
     cross = shape("cross", y, x, torch.full((1, 1, 1), 3.0))[0]
     assert cross[9, 6:13].all() and cross[6:13, 9].all() and not cross[6, 6]
-    monkeypatch.setattr(clips, "NOISE", 0.0)
+    monkeypatch.setattr(video, "NOISE", 0.0)
     stills, paces = make_stills(200, draws())
     mass = stills.sum(dim=(2, 3))
     assert float(mass.min()) >= 3 and float(mass.max()) < 40  # a shape across the edge goes on at the other side
@@ -125,7 +125,7 @@ def test_shapes_lie_on_the_torus_and_are_of_their_size(monkeypatch):
     assert paces.unique().tolist() == [1, 2]
 
 
-@pytest.mark.parametrize(("wrong", "said"), [({"n_ways": 5}, "4 or 8, got 5"), ({"n_train": 0}, "got 0 and 50")])
+@pytest.mark.parametrize(("wrong", "said"), [({"n_directions": 5}, "4 or 8, got 5"), ({"n_train": 0}, "got 0 and 50")])
 def test_what_cannot_be_made_is_refused(wrong, said):
     with pytest.raises(ValueError, match=said):
-        clips_task(**wrong)
+        make_task(**wrong)

@@ -13,8 +13,8 @@ import torch
 import regard
 from regard.batch import make_batch
 from regard.padding import BOS, EOS, PAD
-from regard.plot.terminal import as_json
 from regard.score import score
+from regard.terminal import to_json_line
 from regard.trace.attention import mean_relative_entropy
 from regard.trace.head_report import (
     ORDERS,
@@ -232,7 +232,7 @@ def test_pairs_that_cannot_be_read_are_left_out():
 
 def test_a_report_is_json():
     report = report_heads(make_translator(make_model()), PAIRS)
-    said = json.loads(as_json(report.ranked("entropy")))
+    said = json.loads(to_json_line(report.ranked("entropy")))
     assert said["heads"][0]["habits"].keys() == {field.name for field in fields(HeadStats)}
     assert said["whole"] == {"loss": pytest.approx(report.whole.loss), "bleu": None}
 

@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 from regard.batch import make_batch
 from regard.padding import BOS, EOS
-from regard.study.residual_free import without_residuals
+from regard.study.no_residuals import without_residuals
 from regard.trace.residual import encoder_stages, record_streams
 from tests.trace.makers import PAIRS, SCHEMES, make_model, one_trace
 

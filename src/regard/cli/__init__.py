@@ -1,47 +1,124 @@
-"""The command line: argv becomes one call."""
+"""The command line: argv becomes one call.
 
-# Commands stand in the help in the order in which they are brought in here.
-from regard.cli import train  # isort: skip
-from regard.cli import translate  # isort: skip
-from regard.cli import generate  # isort: skip
-from regard.cli import trace  # isort: skip
-from regard.cli import analyse  # isort: skip
-from regard.cli import serve  # isort: skip
-from regard.cli import models  # isort: skip
-from regard.cli import studies  # isort: skip
-from regard.cli import qa  # isort: skip
-from regard.cli import study_images  # isort: skip
-from regard.cli import study_video  # isort: skip
-from regard.cli import study_dialogue  # isort: skip
-from regard.cli import study_probe  # isort: skip
-from regard.cli import study_subspaces  # isort: skip
-from regard.cli import study_mean_split  # isort: skip
-from regard.cli import study_heads  # isort: skip
-from regard.cli import study_complexity  # isort: skip
-from regard.cli import study_extrapolate  # isort: skip
-from regard.cli import study_ablate  # isort: skip
-from regard.cli.options import app, main
+Commands are listed here, in the order of the help. The module of a command, and all that it imports, is loaded when the
+command is run: `regard --help` need not wait for PyTorch, nor `regard translate` for what only training needs.
+"""
 
-__all__ = [
-    "analyse",
-    "app",
-    "generate",
-    "main",
-    "models",
-    "qa",
-    "serve",
-    "studies",
-    "study_ablate",
-    "study_complexity",
-    "study_dialogue",
-    "study_extrapolate",
-    "study_heads",
-    "study_images",
-    "study_mean_split",
-    "study_probe",
-    "study_subspaces",
-    "study_video",
-    "trace",
-    "train",
-    "translate",
-]
+import sys
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from regard import __version__
+from regard.terminal import escape, message
+
+HELP = "Train sequence models with attention, run them fast, and look inside. Most commands print a table, or --json."
+# The module below regard.cli, and what the help says; the command's function has the command's name.
+COMMANDS = {
+    "train": ("train", "Train a translation model on parallel text, or a language model on plain text."),
+    "average": ("train", "Average the weights of a run's last checkpoints, or of several models of one shape."),
+    "translate": ("translate", "Translate sentences, files or stdin, line by line."),
+    "evaluate": ("evaluate", "Translate a test set and score it: BLEU and chrF by sacreBLEU, with signatures."),
+    "shortlist": ("evaluate", "Learn a lexical shortlist, which makes translate --shortlist faster."),
+    "generate": ("generate", "Generate text from a prompt, printed token by token."),
+    "perplexity": ("generate", "Measure the loss and the perplexity of a language model on texts."),
+    "trace": ("trace", "Translate or generate, and show what every token attended to in this very run."),
+    "regression": ("parts", "Attention as kernel regression: average, fixed and learned Gaussian pooling."),
+    "scores": ("parts", "Compare attention scores on the same queries and keys; why the dot product is divided by √d."),
+    "positions": ("parts", "Measure the properties of position encodings: unique, bounded, linear shifts and more."),
+    "heads": ("analyse", "Report what every head attends to, and how much loss (or BLEU) rises without it."),
+    "align": ("analyse", "Align the words of sentence pairs by attention, in Pharaoh format (i-j)."),
+    "serve": ("serve", "Serve the web page and the HTTP API with all bundled models and your own."),
+    "models": ("models", "List the bundled models, or show the card of one."),
+    "info": ("models", "Show a model's size, settings, vocabulary and scores."),
+    "export": ("models", "Write a model with smaller weights, or in files of limited size."),
+}
+STUDIES = {
+    "images": "Small images as patches: must a classifier know where each patch lies?",
+    "video": "Short clips of a moving shape: which coordinates reveal its direction?",
+    "dialogue": "Dialogues without names or order: do turn and speaker positions restore who said what?",
+    "position-probe": "Is position lost in the upper layers? A linear probe at each, with and without residuals.",
+    "subspaces": "Do tokens and positions use nearly orthogonal subspaces, and which features carry position?",
+    "mean-split": "The residual stream as a sum of means (position, context, word), and which pairs make the scores.",
+    "heads": "How many heads does a model need? BLEU and loss while heads are removed, in three orders.",
+    "complexity": "What attention, recurrence and convolution cost: operations, steps, paths, time and memory.",
+    "extrapolate": "Position encodings beyond the training length n: the loss at n, 2n, 3n and 4n.",
+    "ablate": "Same data, same budget, one part exchanged: quality, speed and size of every variant.",
+}
+QUESTIONS = {
+    "train": "Train an extractive reader on questions, and keep the epoch with the best validation F1.",
+    "test": "Answer questions and score the answers (EM, F1) next to baselines without a model.",
+    "ask": "Answer one question from a text, and show what its words attended to.",
+}
+GROUPS = {
+    "study": ("Experiments about attention: each prints tables, draws a figure, or prints --json.", STUDIES),
+    "qa": ("Extractive question answering: find the answer to a question in a text.", QUESTIONS),
+}
+# Option names of earlier versions, which keep working and are not shown.
+RENAMED = {"output": "out", "O": "o", "trace": "out", "sentences": "limit", "most": "limit"}
+
+app = typer.Typer(
+    name="regard",
+    help=HELP,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "token_normalize_func": lambda name: RENAMED.get(name, name),
+    },
+)
+
+
+class LazyCommand(TyperCommand):
+    """A command whose module is imported when the command is run or completed; until then it has a name and a line."""
+
+    def __init__(self, name: str, module: str, summary: str):
+        super().__init__(name, short_help=summary)
+        self.module = module
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Import the command and let it parse its arguments; the context then belongs to it."""
+        return self.load().make_context(info_name, args, parent, **extra)
+
+    def load(self) -> Any:
+        """Return the command itself; its help begins with the line of the list."""
+        assert self.name is not None and self.short_help is not None, "a command is made with a name and a line"
+        function = getattr(import_module(f"regard.cli.{self.module}"), self.name.replace("-", "_"))
+        single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        single.command(self.name, help="\n\n".join(filter(None, (self.short_help, function.__doc__))))(function)
+        return typer.main.get_command(single)
+
+
+def make_program() -> TyperGroup:
+    """Put the program together: every command in its group, none of them imported."""
+    program = typer.main.get_command(app)
+    assert isinstance(program, TyperGroup), "the program's own options make it a group"
+    for name, (module, summary) in COMMANDS.items():
+        program.add_command(LazyCommand(name, module, summary))
+    for group, (help_, commands) in GROUPS.items():
+        made = TyperGroup(name=group, help=help_, no_args_is_help=True)
+        for name, summary in commands.items():
+            made.add_command(LazyCommand(name, group, summary))
+        program.add_command(made)
+    return program
+
+
+@app.callback(invoke_without_command=True)
+def root(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
+    if version:
+        print(f"regard {__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run one command; a user's mistake ends in one line and exit code 2."""
+    try:
+        make_program()()
+    except ValueError as error:
+        message(f"[bold red]error:[/] {escape(str(error))}")
+        sys.exit(2)
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read our output has closed the pipe and needs no message
+        sys.exit(141)

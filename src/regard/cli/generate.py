@@ -1,110 +1,102 @@
-"""The commands of models that write: generate, perplexity."""
+"""Commands of language models: generate, perplexity."""
 
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
-from regard.cli.options import Device, Json, Precision, app
-from regard.plot.terminal import escaped, print_json, say
+from regard.cli.options import Device, Json, Precision
+from regard.config import DecodeSettings
+from regard.data.formats import read_blocks, read_documents
+from regard.pipeline import load_generator
+from regard.pipeline.generator import Generator, as_text
+from regard.terminal import escape, message, print_json
+from regard.trace import trace
 
-if TYPE_CHECKING:
-    from regard.config import DecodeSettings
-    from regard.pipeline.generator import Generator
-
-MODEL = "The folder of a run with a decoder, or the model folder inside it."
-OUT = "Save a trace of the text (.safetensors), or a page that shows it (.html)."
+MODEL = "Folder of a run with a decoder, or the model folder inside it."
+PROMPT = "Text to continue; \\n in it is a line break."
+TEMPERATURE = "Divide the logits by this before sampling; below 1 the distribution is sharper."
+TOP_P = "Sample from the smallest set of most likely tokens with at least this total probability (nucleus sampling)."
+OUT = "Save a trace of the generated text (.safetensors), or a web page that shows it (.html)."
+TRACE_FILE, TRACE_PAGE = ".safetensors", ".html"
 
 
 @dataclass(frozen=True)
-class Written:
-    """One text, as programs get it."""
+class Sample:
+    """One generated text, as --json prints it."""
 
     prompt: str
     text: str  # what follows the prompt
     tokens: list[str]
     log_probs: list[float]
     sample: int
-    ended: bool  # by the model itself
+    ended: bool  # by the model's end-of-text token
 
 
-@app.command()
 def generate(
-    prompt: Annotated[str, typer.Argument(help="The text to go on with; \\n in it is a line end.")] = "",
-    model: Annotated[str, typer.Option("--model", "-m", help=MODEL)] = "",
-    tokens: Annotated[int | None, typer.Option(help="Pieces written after the prompt.", show_default="own")] = None,
-    temperature: Annotated[float | None, typer.Option(help="Below 1 the likely gets likelier.")] = None,
-    top_k: Annotated[int | None, typer.Option(help="Draw from so many of the likeliest.")] = None,
-    top_p: Annotated[float | None, typer.Option(help="Draw from the likeliest with this share together.")] = None,
-    seed: Annotated[int | None, typer.Option(help="The same seed draws the same text.")] = None,
-    greedy: Annotated[bool, typer.Option("--greedy", help="Always the likeliest instead of a draw.")] = False,
-    samples: Annotated[int, typer.Option(help="Texts, one after the other.")] = 1,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help=OUT)] = None,
+    prompt: Annotated[str, Argument(help=PROMPT)] = "",
+    model: Annotated[str, Option("--model", "-m", help=MODEL)] = "",
+    tokens: Annotated[int | None, Option(help="Generate at most this many tokens.", show_default="own")] = None,
+    temperature: Annotated[float | None, Option(help=TEMPERATURE)] = None,
+    top_k: Annotated[int | None, Option(help="Sample from the k most likely tokens (top-k sampling).")] = None,
+    top_p: Annotated[float | None, Option(help=TOP_P)] = None,
+    seed: Annotated[int | None, Option(help="Random seed; the same seed gives the same text.")] = None,
+    greedy: Annotated[bool, Option("--greedy", help="Take the most likely token instead of sampling.")] = False,
+    samples: Annotated[int, Option(help="Number of texts.")] = 1,
+    out: Annotated[Path | None, Option("--out", "-o", help=OUT)] = None,
     precision: Precision = "float32",
-    device: Device = "cpu",
+    device: Device = "auto",
     json_: Json = False,
 ) -> None:
-    """Goes on with a text, shown as it is written."""
     if samples < 1 or (greedy and samples > 1):
         raise ValueError(f"--samples must be 1 or more, and 1 with --greedy, got {samples}: leave it out")
     prompt = prompt.replace("\\n", "\n")
-    writer = _writer(model, precision, device)
-    drawing = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed, "max_extra": tokens}
-    chosen = _settings(writer.settings, {name: value for name, value in drawing.items() if value is not None})
-    chosen = _settings(chosen, {"method": "greedy" if greedy else "sample", "n_best": samples})
+    generator = open_generator(model, precision, device)
+    named = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed, "max_extra": tokens}
+    named = {name: value for name, value in named.items() if value is not None}
+    method = "greedy" if greedy else "sample"
+    decode = replace(generator.settings, **named, method=method, n_best=samples)
     if out is not None:
-        return _keep(writer, prompt, chosen, out, model)
-    texts = range(samples)
+        return save_generated_trace(generator, prompt, decode, out, model)
     if json_:
-        return print_json([_written(writer, prompt, chosen, sample) for sample in texts])
-    for sample in texts:
-        _show(prompt, writer.stream(prompt, chosen, sample), first=sample == 0)
+        return print_json([generate_sample(generator, prompt, decode, sample) for sample in range(samples)])
+    for sample in range(samples):
+        print_text(prompt, generator.stream(prompt, decode, sample), first=sample == 0)
 
 
-@app.command()
 def perplexity(
-    files: Annotated[list[str], typer.Argument(help="Texts as the model has learned them; - is stdin.")],
-    model: Annotated[str, typer.Option("--model", "-m", help=MODEL)],
-    columns: Annotated[list[int] | None, typer.Option(help="Of a document's line, counted from 1.")] = None,
+    files: Annotated[list[str], Argument(help="Texts in the form the model was trained on; - is stdin.")],
+    model: Annotated[str, Option("--model", "-m", help=MODEL)],
+    columns: Annotated[list[int] | None, Option(help="Columns of a line that hold the document, from 1.")] = None,
     precision: Precision = "float32",
-    device: Device = "cpu",
+    device: Device = "auto",
     json_: Json = False,
 ) -> None:
-    """How well a model foresees texts: −log p of a piece in nats, and its perplexity."""
-    from regard.data.formats import read_blocks, read_documents
-
-    writer = _writer(model, precision, device)
-    if writer.form == "documents":
+    """The loss is the mean −log p of a token, in nats."""
+    generator = open_generator(model, precision, device)
+    if generator.form == "documents":
         texts = [each.text for each in read_documents(files, columns or ()) if each.text]
     else:
         texts = ["".join(read_blocks(each)) for each in files]
-    found = writer.log_likelihood(*texts)
-    told = {"loss": found.loss, "perplexity": found.perplexity, "pieces": found.n_tokens}
+    likelihood = generator.log_likelihood(*texts)
+    loss, value, n_tokens = likelihood.loss, likelihood.perplexity, likelihood.n_tokens
     if json_:
-        return print_json(told)
-    print(f"{found.n_tokens:,} pieces: {found.loss:.4f} nats a piece, perplexity {found.perplexity:.3f}")
+        return print_json({"loss": loss, "perplexity": value, "pieces": n_tokens})
+    print(f"{n_tokens:,} tokens: {loss:.4f} nats per token, perplexity {value:.3f}")
 
 
-def _writer(model: str, precision: str, device: str) -> "Generator":
-    """Opens a model that writes."""
+def open_generator(model: str, precision: str, device: str) -> Generator:
+    """Open a language model; raise ValueError where none is named."""
     if not model:
-        raise ValueError("a model that writes must be named with --model: regard train --family decoder makes one")
-    from regard.pipeline import load_generator
-
+        raise ValueError("name a language model with --model: regard train --family decoder makes one")
     return load_generator(model, precision, device)
 
 
-def _settings(default: "DecodeSettings", changes: dict[str, Any]) -> "DecodeSettings":
-    from dataclasses import replace
-
-    return replace(default, **changes)
-
-
-def _show(prompt: str, pieces: Iterable[str], first: bool) -> None:
-    """Prints a text as it comes; the next one below a rule."""
+def print_text(prompt: str, pieces: Iterable[str], first: bool) -> None:
+    """Print a text as it is generated; every further one below a rule."""
     if not first:
         print("\n---")
     sys.stdout.write(prompt)
@@ -114,32 +106,29 @@ def _show(prompt: str, pieces: Iterable[str], first: bool) -> None:
     print()
 
 
-def _written(writer: "Generator", prompt: str, settings: "DecodeSettings", sample: int) -> Written:
-    from regard.pipeline.generator import as_text
+def generate_sample(generator: Generator, prompt: str, decode: DecodeSettings, sample: int) -> Sample:
+    """Generate one text with its tokens and their log-probabilities."""
+    before = generator.encode(prompt)
+    steps = list(generator.tokens(before, decode, sample))
+    ended = bool(steps) and steps[-1][0] == generator.tokenizer.eos_id
+    ids = [token for token, _ in steps[: len(steps) - ended]]
+    tokens = generator.tokenizer.pieces([token for token, _ in steps], "tgt")
+    text = "".join(as_text(generator.tokenizer, before, ids))
+    return Sample(prompt, text, tokens, [log_prob for _, log_prob in steps], sample, ended)
 
-    before = writer.encode(prompt)
-    said = list(writer.tokens(before, settings, sample))
-    ended = bool(said) and said[-1][0] == writer.tokenizer.eos_id
-    ids = [token for token, _ in said[: len(said) - ended]]
-    pieces = writer.tokenizer.pieces([token for token, _ in said], "tgt")
-    text = "".join(as_text(writer.tokenizer, before, ids))
-    return Written(prompt, text, pieces, [gain for _, gain in said], sample, ended)
 
-
-def _keep(writer: "Generator", prompt: str, settings: "DecodeSettings", out: Path, model: str) -> None:
-    """Writes one text, traced."""
-    from regard.cli.trace import FILE, VIEW
-
-    if out.suffix.lower() not in {FILE, VIEW} or not out.parent.is_dir():
-        raise ValueError(f"{out}: a trace must end in {FILE} or {VIEW}, in a folder that is there; see regard trace")
-    from regard.trace import trace
-
-    seen = trace(writer, prompt, settings)
-    if out.suffix.lower() == FILE:
-        seen.save(out)
+def save_generated_trace(generator: Generator, prompt: str, decode: DecodeSettings, out: Path, model: str) -> None:
+    """Generate one text with a recorder attached, save the trace or a page of it, and print the text."""
+    if out.suffix.lower() not in {TRACE_FILE, TRACE_PAGE} or not out.parent.is_dir():
+        raise ValueError(
+            f"{out}: a trace must end in {TRACE_FILE} or {TRACE_PAGE}, in a folder that exists; see regard trace"
+        )
+    run = trace(generator, prompt, decode)
+    if out.suffix.lower() == TRACE_FILE:
+        run.save(out)
     else:
         from regard.serve.serialize import save_html
 
-        save_html(seen, out, Path(model).name)
-    print(seen.output)
-    say(f"[dim]trace saved as[/] {escaped(str(out))}")
+        save_html(run, out, Path(model).name)
+    print(run.output)
+    message(f"[dim]trace saved as[/] {escape(str(out))}")

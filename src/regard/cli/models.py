@@ -1,96 +1,105 @@
-"""The commands about models as such: models, info, export."""
+"""Commands about models themselves: models, info, export."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from rich.console import Console
+from rich.markdown import Markdown
+from rich.table import Table
+from typer import Argument, Option
 
-from regard.cli.options import Json, Reverse, app
-from regard.plot.terminal import escaped, print_json, print_markdown, print_tables, say
+from regard.atomic import atomic_file
+from regard.checkpoint import SCORES, describe, read_json, write_json
+from regard.checkpoint.folder import copy_model
+from regard.checkpoint.weights import Form
+from regard.cli.evaluate import score_translations
+from regard.cli.options import Json, ModelArgument, Reverse
+from regard.pipeline import load_translator
+from regard.terminal import QUIET, escape, message, print_json, print_tables
+from regard.zoo import Entry, catalogue, entry, find_model, named
+from regard.zoo.card import read_card, write_card
+
+PRECISION = "float32, bfloat16 or int8: 4, 2 or 1 byte per weight."
+SHARD = "Split the weights into files of at most this many MiB."
 
 
-@app.command()
 def models(
-    name: Annotated[str | None, typer.Argument(help="A bundled model, to read its card.")] = None,
-    json_: Json = False,
+    name: Annotated[str | None, Argument(help="Bundled model whose card to show.")] = None, json_: Json = False
 ) -> None:
-    """Lists the models that come with the package, or shows the card of one."""
-    from regard.zoo import catalogue, entry, named
-    from regard.zoo.card import read_card
-
     if name is not None:
         card = read_card(named(name))
-        return print_json({"model": entry(name), "card": card}) if json_ else print_markdown(card)
-    found = catalogue()
+        return print_json({"model": entry(name), "card": card}) if json_ else Console().print(Markdown(card))
+    entries = catalogue()
     if json_:
-        return print_json(found)
-    if not found:
-        return say("no models come with this copy of regard; regard train makes one")
-    from regard.plot.terminal import models_table
-
-    print_tables(models_table(found))
+        return print_json(entries)
+    if not entries:
+        return message("no models come with this copy of regard; regard train makes one")
+    print_tables(models_table(entries))
 
 
-@app.command()
-def info(
-    model: Annotated[str, typer.Argument(help="A bundled model's name, a run's folder, or a model folder.")],
-    json_: Json = False,
-) -> None:
-    """Shows what a model is: sizes, parts, words, scores."""
-    from regard.checkpoint import describe
-    from regard.zoo import find_model
-
-    found = describe(find_model(model))
-    if json_:
-        return print_json(found)
-    from regard.plot.terminal import info_table
-
-    print_tables(info_table(found))
+def info(model: ModelArgument, json_: Json = False) -> None:
+    description = describe(find_model(model))
+    print_json(description) if json_ else print_tables(info_table(description))
 
 
-@app.command()
 def export(
-    model: Annotated[str, typer.Argument(help="A run's folder, a model folder, or a bundled model's name.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The new model folder.")],
-    precision: Annotated[str, typer.Option(help="float32, bfloat16 or int8: 4, 2 or 1 byte a number.")] = "int8",
-    shard_mib: Annotated[float | None, typer.Option(help="Largest file in MiB.", show_default="one file")] = None,
-    test: Annotated[list[str] | None, typer.Option(help="Parallel text that scores the new model.")] = None,
+    model: ModelArgument,
+    out: Annotated[Path, Option("--out", "-o", help="Folder for the new model.")],
+    precision: Annotated[str, Option(help=PRECISION)] = "int8",
+    shard_mib: Annotated[float | None, Option(help=SHARD, show_default="one file")] = None,
+    test: Annotated[list[str] | None, Option(help="Parallel text on which the new model is scored.")] = None,
     reverse: Reverse = False,
-    made_by: Annotated[str | None, typer.Option(help="Write a card that names this command.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is in the folder.")] = False,
+    made_by: Annotated[str | None, Option(help="Write a model card that names this training command.")] = None,
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace what is in the folder.")] = False,
 ) -> None:
-    """Writes a model anew in fewer bytes, or in files of a limited size, ready to be given away."""
     if out.exists() and not overwrite:
         raise ValueError(f"{out}: there is something here already: --overwrite replaces it")
-    from regard.checkpoint import describe
-    from regard.checkpoint.folder import copy_model
-    from regard.checkpoint.weights import Form
-    from regard.zoo import find_model
-
     copy_model(find_model(model), out, Form(precision, shard_mib))
     if test:
-        _keep_scores(out, test, reverse)
+        save_scores(out, test, reverse)
     if made_by is not None:
-        from regard.zoo.card import write_card
-
         for missing in write_card(out, made_by):
-            say(f"[yellow]the card still lacks {escaped(missing)}[/]")
-    found = describe(out)
-    size = f"{found['bytes'] / 2**20:.1f} MiB in {found['shards']} file{'s' * (found['shards'] > 1)}"
-    say(f"{found['parameters']:,} parameters as {found['precision']}, {size}, in {escaped(str(out))}")
+            message(f"[yellow]the card still lacks {escape(missing)}[/]")
+    new = describe(out)
+    size = f"{new['bytes'] / 2**20:.1f} MiB in {new['shards']} file{'s' * (new['shards'] > 1)}"
+    message(f"{new['parameters']:,} parameters as {new['precision']}, {size}, in {escape(str(out))}")
 
 
-def _keep_scores(out: Path, test: list[str], reverse: bool) -> None:
-    """Scores a model as it lies on disk, and writes the result beside it."""
-    from dataclasses import asdict
-
-    from regard.atomic import atomic_file
-    from regard.checkpoint import SCORES, read_json, write_json
-    from regard.cli.translate import scored
-    from regard.pipeline import load
-
-    translator = load(out)
-    result: dict[str, Any] = asdict(scored(translator, test, reverse, translator.settings))
+def save_scores(out: Path, test: list[str], reverse: bool) -> None:
+    """Score a model as it lies on disk, and add the result to its scores."""
+    translator = load_translator(out)
+    result: dict[str, Any] = asdict(score_translations(translator, test, reverse, translator.settings))
     names = ", ".join(f"{Path(each).parent.name}/{Path(each).name}" for each in test)
     with atomic_file(out / SCORES) as draft:
         write_json(draft, {**read_json(out / SCORES), "test": {**result, "on": names}})
+
+
+def info_table(description: dict[str, Any]) -> Table:
+    """List a model's size, vocabulary, settings and scores."""
+    table = Table(title="Model", show_header=False, **QUIET)
+    shards = description["shards"]
+    form = f"{description['precision']}, {description['bytes'] / 2**20:.1f} MiB in {shards} file{'s' * (shards > 1)}"
+    table.add_row("parameters", f"{description['parameters']:,} as {form}")
+    vocabulary = description["vocabulary"]
+    table.add_row("vocabulary", f"{vocabulary['src']:,} source, {vocabulary['tgt']:,} target tokens")
+    for name in ("data", "text", "model", "decode"):
+        for key, value in description["settings"][name].items():
+            table.add_row(f"{name}.{key}", str(value))
+    for name, value in description["scores"].items():
+        table.add_row(f"scores.{name}", str(value))
+    return table
+
+
+def models_table(entries: list[Entry]) -> Table:
+    """List the bundled models, and below them their licences."""
+    licences = "\n".join(f"{each.name}: {each.licence or 'no licence is named'}" for each in entries)
+    table = Table(title="Bundled models", caption=f"Licences\n{licences}", **QUIET)
+    for column in ("name", "from", "to", "family", "parameters", "MiB", "BLEU"):
+        right = column in {"parameters", "MiB", "BLEU"}
+        table.add_column(column, justify="right" if right else "left", no_wrap=True)
+    for each in entries:
+        bleu = "–" if each.bleu is None else f"{each.bleu:.1f} ({each.measured_on})"
+        sizes = f"{each.parameters:,}", f"{each.mib:.1f}", bleu
+        table.add_row(each.name, each.src_lang, each.tgt_lang, each.family, *sizes)
+    return table

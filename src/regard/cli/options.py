@@ -1,53 +1,51 @@
-"""The program that the commands belong to, and the options that several of them share."""
+"""The options that several commands share, each declared once, and the figures that --out saves."""
 
-import sys
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
-from regard.plot.terminal import escaped, say
+from regard.terminal import escape, message
 
-app = typer.Typer(
-    name="regard",
-    help="Attention: train, translate, and look at the parts. Each command prints a table, or --json.",
-    no_args_is_help=True,
-    add_completion=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
-study = typer.Typer(help="Questions answered by measurement: each a table, a figure, or --json.", no_args_is_help=True)
-app.add_typer(study, name="study")
+MODEL = "A bundled model (see regard models), the folder of a run, or a model folder."
+OUT = "Save the figure here: .png, .svg or .pdf."
 
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON instead of a table.")]
-Out = Annotated[Path | None, typer.Option("--out", "-o", help="Save the figure here: .png, .svg or .pdf.")]
-Set = Annotated[list[str] | None, typer.Option("--set", help="One setting, such as train.lr=3e-4. May be repeated.")]
-SetDecode = Annotated[list[str] | None, typer.Option("--set", help="One decoding setting, such as beam=1.")]
-Seed = Annotated[int, typer.Option(help="Draws the random numbers; the same seed gives the same result.")]
-From = Annotated[str | None, typer.Option("--from", help="Source language, such as zh.")]
-To = Annotated[str | None, typer.Option("--to", help="Target language, such as en.")]
-Reverse = Annotated[bool, typer.Option("--reverse", help="Translate the second side of the text into its first.")]
-Device = Annotated[str, typer.Option(help="cpu, cuda, or auto: the GPU where there is one.")]
-Precision = Annotated[str, typer.Option(help="float32; int8, quicker on a CPU; bfloat16, quicker on a GPU.")]
-
-
-def main() -> None:
-    """Runs one command; a user's mistake ends in one line and exit code 2."""
-    try:
-        app()
-    except ValueError as error:
-        say(f"[bold red]error:[/] {escaped(str(error))}")
-        sys.exit(2)
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output has gone, and needs no message about it
-        sys.exit(141)
+Model = Annotated[str, Option("--model", "-m", help=MODEL)]
+AnyModel = Annotated[str | None, Option("--model", "-m", help=MODEL, show_default="by the language of the text")]
+ModelArgument = Annotated[str, Argument(help=MODEL)]
+Source = Annotated[str | None, Option("--from", help="Source language, such as zh.")]
+Target = Annotated[str | None, Option("--to", help="Target language, such as en.")]
+Reverse = Annotated[bool, Option("--reverse", help="Use the text's second side as the source.")]
+Beam = Annotated[int | None, Option(help="Beam size; 1 is greedy search.", show_default="the model's own")]
+SetDecode = Annotated[list[str] | None, Option("--set", help="One decoding setting, such as length_penalty=1.0.")]
+Set = Annotated[list[str] | None, Option("--set", help="One setting, such as train.lr=3e-4. May be repeated.")]
+Limit = Annotated[int, Option(min=1, help="Read at most this many sentence pairs.")]
+Precision = Annotated[str, Option(help="float32, int8 (CPU only, faster) or bfloat16 (GPU only, faster).")]
+Device = Annotated[str, Option(help="cpu, cuda, or auto: a GPU if there is one.")]
+Seed = Annotated[int, Option(help="Random seed; the same seed gives the same result.")]
+Quick = Annotated[bool, Option("--quick", help="Smaller sizes and fewer repeats: a check that it works.")]
+Json = Annotated[bool, Option("--json", help="Print the result as JSON.")]
+Out = Annotated[Path | None, Option("--out", "-o", help=OUT)]
 
 
-@app.callback(invoke_without_command=True)
-def root(version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False) -> None:
-    if version:
-        from regard import __version__
+def check_figure(out: Path | None) -> None:
+    """Raise ValueError for a figure that could not be saved, before anything is computed."""
+    if out is None:
+        return
+    if find_spec("matplotlib") is None:
+        raise ValueError("figures need matplotlib, which is not installed: pip install 'regard[plot]'")
+    from regard.plot.style import check_ending
 
-        print(f"regard {__version__}")
-        raise typer.Exit
+    check_ending(out)
+
+
+def save(figure: "Figure", out: Path) -> None:
+    """Save a figure and say where."""
+    from regard.plot.style import save_figure
+
+    save_figure(figure, out)
+    message(f"[dim]figure saved as[/] {escape(str(out))}")

@@ -1,86 +1,82 @@
-"""The commands that make models: train, average."""
+"""Commands that make models: train, average."""
 
+from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
-from regard.cli.options import From, Set, To, app
-from regard.plot.terminal import escaped, say
+from regard.cli.options import Set, Source, Target
+from regard.terminal import escape, message
+from regard.train.distributed import read_world
+from regard.train.loop import RunStoppedError
+from regard.train.start import DataOptions, TrainOptions, start_run
+from regard.train.state import Progress, average_models, average_run
+from regard.train.trainer import train as run_training
+
+DATA = "Training text: pairs.tsv, a.zh,a.en, x.jsonl, x.tmx or - for pairs; any text for a language model."
+INIT = "Initialise from this model: a bundled model, the folder of a run, or a model folder."
+CORPORA = "Folder that the paths in --config are relative to."
+SHARES = "Weight of each model in the average; they must sum to 1."
+DEVICE = "cpu, cuda, or auto: a GPU if there is one. The same as --set train.device=…"
 
 
-@app.command()
 def train(
-    out: Annotated[Path, typer.Option("--out", "-o", help="The run's folder.")],
-    data: Annotated[
-        list[str] | None,
-        typer.Option(help="Parallel text: pairs.tsv, a.zh,a.en, x.jsonl, x.tmx, -; for a decoder any text."),
-    ] = None,
-    valid: Annotated[list[str] | None, typer.Option(help="Validation text; split off where none is given.")] = None,
-    test: Annotated[list[str] | None, typer.Option(help="Test text, scored in the end.")] = None,
-    init: Annotated[str | None, typer.Option(help="Begin with this model: a bundled one's name, or a folder.")] = None,
-    preset: Annotated[str | None, typer.Option(help="tiny, small or base.", show_default="small")] = None,
+    out: Annotated[Path, Option("--out", "-o", help="Folder of the run.")],
+    data: Annotated[list[str] | None, Option(help=DATA)] = None,
+    valid: Annotated[list[str] | None, Option(help="Validation text; by default split off the training text.")] = None,
+    test: Annotated[list[str] | None, Option(help="Test text, translated and scored at the end.")] = None,
+    init: Annotated[str | None, Option(help=INIT)] = None,
+    preset: Annotated[str | None, Option(help="Model size: tiny, small or base.", show_default="small")] = None,
     family: Annotated[
-        str | None, typer.Option(help="transformer, recurrent or decoder.", show_default="transformer")
+        str | None, Option(help="Architecture: transformer, recurrent or decoder.", show_default="transformer")
     ] = None,
-    config: Annotated[Path | None, typer.Option(help="Settings as TOML; only what differs from the preset.")] = None,
-    corpora: Annotated[Path | None, typer.Option(help="Folder in which the texts named by --config lie.")] = None,
+    config: Annotated[Path | None, Option(help="TOML file with settings that differ from the preset.")] = None,
+    corpora: Annotated[Path | None, Option(help=CORPORA)] = None,
     set_: Set = None,
-    src: From = None,
-    tgt: To = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in this folder.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in this folder.")] = False,
+    src: Source = None,
+    tgt: Target = None,
+    device: Annotated[str | None, Option(help=DEVICE, show_default="auto")] = None,
+    resume: Annotated[bool, Option("--resume", help="Resume the run in this folder.")] = False,
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace the run in this folder.")] = False,
 ) -> None:
-    """From parallel text to a translator, or from text to a writer: learns pieces, trains, keeps the best model."""
-    from regard.train.start import DataOptions, TrainOptions, start_run
-
+    """Learns the vocabulary, trains, and keeps the model with the best validation score in OUT/model."""
     sources = DataOptions(tuple(data or ()), tuple(valid or ()), tuple(test or ()), src, tgt)
-    made = start_run(
-        out, sources, TrainOptions(preset, family, config, tuple(set_ or ()), init, corpora), resume, overwrite
-    )
-    from regard.train.distributed import read_world
-    from regard.train.loop import RunStoppedError
-    from regard.train.trainer import train as run_training
-
-    speak = say if read_world().is_main else _keep_quiet
+    sets = (*(set_ or ()), *([] if device is None else [f"train.device={device}"]))
+    settings = start_run(out, sources, TrainOptions(preset, family, config, sets, init, corpora), resume, overwrite)
+    is_main = read_world().is_main
     try:
-        outcome = run_training(made, out, _drawing(out))
+        outcome = run_training(settings, out, training_curve(out))
     except RunStoppedError as stop:
-        speak(f"[yellow]{stop}[/]: go on with regard train --out {escaped(str(out))} --resume")
+        if is_main:
+            message(f"[yellow]{stop}[/]: resume with regard train --out {escape(str(out))} --resume")
         raise typer.Exit(128 + stop.number) from stop
     best = outcome.best
-    found = f"BLEU {best['bleu']:.2f}" if "bleu" in best else f"loss {best['loss']:.4f}"
-    speak(f"model in {escaped(str(out / 'model'))}, best validation {found}")
+    score = f"BLEU {best['bleu']:.2f}" if "bleu" in best else f"loss {best['loss']:.4f}"
+    if is_main:
+        message(f"model in {escape(str(out / 'model'))}, best validation {score}")
 
 
-@app.command()
 def average(
-    runs: Annotated[list[Path], typer.Argument(help="A run's folder, or several runs or models of one shape.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the mean model.")],
-    last: Annotated[int, typer.Option(help="How many of the newest checkpoints of a single run.")] = 5,
-    shares: Annotated[list[float] | None, typer.Option(help="Of each of several models; 1 in all.")] = None,
+    runs: Annotated[list[Path], Argument(help="Folder of a run, or several runs or models of one shape.")],
+    out: Annotated[Path, Option("--out", "-o", help="Folder for the averaged model.")],
+    last: Annotated[int, Option(help="Number of checkpoints to average, the newest, of a single run.")] = 5,
+    shares: Annotated[list[float] | None, Option(help=SHARES, show_default="equal")] = None,
 ) -> None:
-    """Makes a model that is the mean of a run's last checkpoints, or of several models that grew from one another."""
-    from regard.train.state import average_models, average_run
-
     if len(runs) == 1:
         n = average_run(runs[0], out, last)
-        return say(f"mean of {n} checkpoints saved in {escaped(str(out))}")
+        return message(f"mean of {n} checkpoints saved in {escape(str(out))}")
     average_models(runs, shares or [1 / len(runs)] * len(runs), out)
-    return say(f"mean of {len(runs)} models saved in {escaped(str(out))}")
+    return message(f"mean of {len(runs)} models saved in {escape(str(out))}")
 
 
-def _drawing(out: Path) -> Any:
-    """Gives what draws a run's curve into its folder, where matplotlib is installed."""
-    from importlib.util import find_spec
-
+def training_curve(out: Path) -> Callable[[Progress], None]:
+    """Return what draws a run's curves into its folder; where matplotlib is not installed it does nothing."""
     if find_spec("matplotlib") is None:
         return lambda progress: None
     from regard.plot.style import save_figure
     from regard.plot.traces import draw_training
 
     return lambda progress: save_figure(draw_training(progress), out / "training.png")
-
-
-def _keep_quiet(message: str) -> None:
-    """Leaves the word to the leader of the team."""

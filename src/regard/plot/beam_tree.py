@@ -19,7 +19,6 @@ from regard.plot.canvas import (
     SMALL,
     line_height,
     make_sheet,
-    readable,
     text_width,
     title_size,
     write,
@@ -27,6 +26,7 @@ from regard.plot.canvas import (
     write_title,
 )
 from regard.plot.style import COLOURS, in_style
+from regard.terminal import readable
 
 Parents = Sequence[int | None]  # of each node the one it continues, which stands before it; None at the first step
 

@@ -1,6 +1,5 @@
 """Layout in inches, text metrics."""
 
-import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,29 +11,18 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.patheffects import withStroke
 from matplotlib.text import Text
 from matplotlib.textpath import text_to_path
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 
-from regard.plot.style import Drawing
-
-MARK = "▁"  # sentencepiece's sign for the space before a piece
-LONGEST = 16  # columns, of which a Chinese character takes two
-# What would break a line, or show nothing at all; a space between words is seen.
-_UNSEEN = re.compile(r"^ +| +$|[^\S ]|[\x00-\x1f\x7f\u200b\ufeff]")
+from regard.plot.style import shown_size, to_png
+from regard.terminal import shorten
 
 
-def without_marks(pieces: Sequence[str]) -> list[str]:
-    """Take the marks of spaces off the pieces of a sentence, for a reader who knows where words begin."""
-    return [piece.replace(MARK, "") or "␣" for piece in pieces]
+class Drawing(Figure):
+    """A figure that is shown without pyplot, whichever backend is set."""
 
-
-def readable(word: str) -> str:
-    """Return a word as a label: a mark becomes a dot, what cannot be seen a sign, and what is long loses its end."""
-    return shorten(_UNSEEN.sub("␣", word).replace(MARK, "·") or "∅")
-
-
-def shorten(text: str, most: int = LONGEST) -> str:
-    """Cut a text to a number of columns, the last of them then being `…`."""
-    return text if cell_len(text) <= most else set_cell_size(text, most - 1).rstrip() + "…"
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Any:
+        """Return a sharp picture, and the size at which its letters have theirs."""
+        return {"image/png": to_png(self), "text/plain": repr(self)}, {"image/png": shown_size(self)}
 
 
 def check_words(what: str, words: Sequence[str], n: int, of: str) -> None:

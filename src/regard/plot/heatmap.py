@@ -16,20 +16,9 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
-from regard.plot.canvas import (
-    GREY,
-    MARGIN,
-    NAME,
-    SMALL,
-    Box,
-    check_words,
-    line_height,
-    readable,
-    text_width,
-    widest,
-    write,
-)
-from regard.plot.style import Drawing, in_style
+from regard.plot.canvas import GREY, MARGIN, NAME, SMALL, Box, check_words, line_height, text_width, widest, write
+from regard.plot.style import in_style, new_figure
+from regard.terminal import readable
 
 NOTHING = "#d9d9d9"  # where there is no number, or none that is finite
 KEY_HEIGHT = 0.5  # inches that a key with its numbers needs
@@ -279,7 +268,7 @@ def draw_heatmaps(
     R, C, _, _ = matrices.shape
     if titles is not None:
         check_words("titles", titles, C, "columns")
-    figure = Drawing(figsize=figsize or _size(R, C))
+    figure = new_figure(figsize=figsize or _size(R, C))
     rows = figure.subplots(R, C, sharex=True, sharey=True, squeeze=False)
     colours, finite = mpl.colormaps[cmap].with_extremes(bad=NOTHING), matrices[np.isfinite(matrices)]
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)

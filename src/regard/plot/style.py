@@ -1,4 +1,4 @@
-"""Style, fonts, saving, notebooks."""
+"""Style, fonts, saving, notebooks; studies import this where matplotlib, which is optional, is not installed."""
 
 import os
 import re
@@ -11,13 +11,10 @@ from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec
 
-import matplotlib as mpl
-from cycler import cycler
-from matplotlib import font_manager
-from matplotlib.figure import Figure
-from matplotlib.text import Text
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # In the order in which we would rather have them: open fonts first, then those of Windows and macOS.
 FAMILIES = (
@@ -42,7 +39,9 @@ _CHINESE = re.compile(r"[⺀-〿㐀-䶿一-鿿豈-﫿＀-￯]")
 
 def chinese_family() -> str | None:
     """Return the name of a font family that draws Chinese, or None where there is none."""
-    known = {font.name for font in font_manager.fontManager.ttflist}
+    from matplotlib.font_manager import fontManager
+
+    known = {font.name for font in fontManager.ttflist}
     return next((family for family in FAMILIES if family in known), None) or _packaged_family()
 
 
@@ -56,9 +55,11 @@ def _packaged_family() -> str | None:
     spec = find_spec("zhplot")
     if spec is None or spec.origin is None:
         return None
+    from matplotlib.font_manager import FontProperties, fontManager
+
     for path in sorted(Path(spec.origin).parent.glob("fonts/*.[to]tf")):
-        font_manager.fontManager.addfont(path)
-        return font_manager.FontProperties(fname=path).get_name()
+        fontManager.addfont(path)
+        return FontProperties(fname=path).get_name()
     return None
 
 
@@ -68,7 +69,6 @@ ENDINGS = (".png", ".svg", ".pdf")
 # Okabe and Ito's colours, told apart with any colour vision.
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
 STYLE: Any = {
-    "axes.prop_cycle": cycler(color=COLOURS),
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.titlesize": "medium",
@@ -81,11 +81,11 @@ STYLE: Any = {
 }
 
 
-def in_style(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+def in_style(draw: Callable[P, "Figure"]) -> Callable[P, "Figure"]:
     """Make a drawing function use our style and a font for Chinese, and leave the caller's settings alone."""
 
     @wraps(draw)
-    def styled(*args: P.args, **kwargs: P.kwargs) -> Figure:
+    def styled(*args: P.args, **kwargs: P.kwargs) -> "Figure":
         with style():
             return draw(*args, **kwargs)
 
@@ -95,9 +95,12 @@ def in_style(draw: Callable[P, Figure]) -> Callable[P, Figure]:
 @contextmanager
 def style() -> Iterator[None]:
     """Set our style for a while."""
+    import matplotlib as mpl
+    from cycler import cycler
+
     family = chinese_family()
     families = ["DejaVu Sans"] if family is None else ["DejaVu Sans", family]
-    with mpl.rc_context({**STYLE, "font.family": families}):
+    with mpl.rc_context({**STYLE, "axes.prop_cycle": cycler(color=COLOURS), "font.family": families}):
         yield
 
 
@@ -109,7 +112,7 @@ def check_ending(path: Path) -> None:
         raise ValueError(f"the folder for {path.name!r} does not exist: {path.parent}")
 
 
-def save_figure(figure: Figure, path: Path) -> None:
+def save_figure(figure: "Figure", path: Path) -> None:
     """Save as PNG, SVG or PDF by the file's ending; a file that was there is replaced once the new one is complete."""
     check_ending(path)
     check_font(figure)
@@ -119,8 +122,10 @@ def save_figure(figure: Figure, path: Path) -> None:
         os.replace(whole, path)
 
 
-def check_font(figure: Figure) -> None:
+def check_font(figure: "Figure") -> None:
     """Warns where Chinese will be boxes."""
+    from matplotlib.text import Text
+
     texts = [text.get_text() for text in figure.findobj(Text)]  # pyright: ignore[reportAttributeAccessIssue]
     if chinese_family() is None and any(has_chinese(text) for text in texts):
         warnings.warn(HINT, stacklevel=3)
@@ -129,15 +134,20 @@ def check_font(figure: Figure) -> None:
 CSS_DPI = 96  # pixels that browsers give an inch
 
 
-class Drawing(Figure):
-    """A figure that is shown without pyplot, whichever backend is set."""
+def new_figure(figsize: tuple[float | int, float | int]) -> "Figure":
+    """Make an empty figure, as wide and high in inches as this."""
+    from regard.plot.canvas import Drawing
 
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Any:
-        """Return a sharp picture, and the size at which its letters have theirs."""
-        return {"image/png": to_png(self), "text/plain": repr(self)}, {"image/png": shown_size(self)}
+    return Drawing(figsize=figsize)
 
 
-def to_png(figure: Figure) -> str:
+def rgb(colour: str) -> tuple[float, float, float]:
+    """Return the red, green and blue of `#rrggbb`, each from 0 to 1."""
+    red, green, blue = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    return red, green, blue
+
+
+def to_png(figure: "Figure") -> str:
     """Return a figure as PNG in base64, as notebooks and HTML take it."""
     check_font(figure)
     file = BytesIO()
@@ -146,7 +156,7 @@ def to_png(figure: Figure) -> str:
     return b64encode(file.getvalue()).decode("ascii")
 
 
-def shown_size(figure: Figure) -> dict[str, int]:
+def shown_size(figure: "Figure") -> dict[str, int]:
     """Return the pixels that a figure takes on a page."""
     width, height = (round(inches * CSS_DPI) for inches in figure.get_size_inches())
     return {"width": width, "height": height}

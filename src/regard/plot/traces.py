@@ -15,7 +15,7 @@ from regard.plot.beam_tree import BeamTree, Fate, draw_beam_tree
 from regard.plot.canvas import NAME, TITLE, check_words
 from regard.plot.head_maps import HeadWeights, draw_head_grid, draw_one_head, draw_term_maps
 from regard.plot.head_values import HeadEntropies, draw_entropy_map
-from regard.plot.style import Drawing, in_style
+from regard.plot.style import in_style, new_figure
 from regard.plot.words import draw_word_attention
 from regard.trace.attention import KINDS, AttentionMap, mean_relative_entropy
 from regard.trace.search_tree import SearchTree, TreeNode
@@ -49,7 +49,7 @@ def draw_norms(
         for what, _, _ in LINES:
             check_words("sublayers", each.sublayers, len(getattr(each, what)), what)
     widths = [max(2.4, 0.22 * len(each.sublayers) + 0.6) for each in streams]
-    figure = Drawing(figsize=(sum(widths) + 0.6, 4.2))
+    figure = new_figure(figsize=(sum(widths) + 0.6, 4.2))
     panels = figure.subplots(1, len(streams), sharey=True, squeeze=False, width_ratios=widths)[0]
     for axes, each in zip(panels, streams, strict=True):
         _draw_stream(axes, each)
@@ -170,7 +170,7 @@ SCORES = {"bleu": "BLEU", "chrf": "chrF"}
 def draw_training(progress: Progress) -> Figure:
     """Draw the loss of training and validation over the steps, and the scores of validation where there are any."""
     scored = not progress.valid or "bleu" in progress.valid[-1]
-    figure = Drawing(figsize=(9 if scored else 4.8, 3.4))
+    figure = new_figure(figsize=(9 if scored else 4.8, 3.4))
     loss, *rest = figure.subplots(1, 2 if scored else 1, squeeze=False)[0]
     if progress.losses:
         loss.plot(*zip(*progress.losses, strict=True), label="training, dropout on")

@@ -22,8 +22,6 @@ from regard.plot.canvas import (
     check_words,
     line_height,
     make_sheet,
-    readable,
-    shorten,
     text_width,
     title_size,
     widest,
@@ -42,6 +40,7 @@ from regard.plot.heatmap import (
     weight_scale,
 )
 from regard.plot.style import COLOURS, in_style
+from regard.terminal import readable, shorten
 
 SPAN = 2.2  # inches between the two columns of words
 PITCH = 0.2  # and between words

@@ -15,24 +15,13 @@ from rich.text import Text
 from torch import Tensor
 
 from regard.data.tokenizer import Tokenizer
-from regard.plot.canvas import (
-    MARGIN,
-    NAME,
-    Box,
-    check_words,
-    line_height,
-    make_sheet,
-    shorten,
-    title_size,
-    write,
-    write_title,
-)
+from regard.plot.canvas import MARGIN, NAME, Box, check_words, line_height, make_sheet, title_size, write, write_title
 from regard.plot.heatmap import KEY_HEIGHT, draw_key, draw_matrix, name_columns, name_rows, place_map, weight_scale
 from regard.plot.style import COLOURS, in_style
-from regard.plot.terminal import QUIET
 from regard.qa.data import Question, ReaderWindow, cut_passage, make_passage
 from regard.qa.model import QuestionReader, SpanReader
 from regard.qa.predict import AnswerScores, PredictedSpan, Prediction, make_reader_batch
+from regard.terminal import QUIET, shorten
 from regard.trace.attention import RecordedAttention
 from regard.trace.external import trace_from_attention
 from regard.trace.replay import Recorder, private_copy

@@ -17,7 +17,7 @@ from regard.serve.serialize import round_number, round_tensor
 from regard.serve.state import ServerState
 from regard.study import positions as study
 from regard.study.positions import Moved, find_shift
-from regard.study.regression import Curve, look, pool, run_regression, truth
+from regard.study.regression import Pooling, attention_weights, pool, run_regression, truth
 from regard.trace.residual import EncoderStage, encoder_stages
 
 MAX_POSITION = 10_000  # up to which codes are compared: more takes seconds
@@ -70,13 +70,13 @@ def regression_lesson(
         average=_curve(result.average),
         fixed=_curve(result.fixed),
         learned=_curve(result.learned),
-        chosen=_curve(Curve(chosen, error)),
+        chosen=_curve(Pooling(chosen, error)),
         w=result.w,
         chosen_w=w,
         losses=result.losses,
         weights_fixed=round_tensor(result.weights_before),
         weights_learned=round_tensor(result.weights_after),
-        weights_chosen=round_tensor(look(kernel, result.x_test, result.x)),
+        weights_chosen=round_tensor(attention_weights(kernel, result.x_test, result.x)),
     )
 
 
@@ -123,7 +123,7 @@ def _columns(stage: EncoderStage, features: int) -> list[int]:
     return list(range(width if stage.name in BY_KEY else min(width, features)))
 
 
-def _law(name: str, law: study.Law) -> LawJson:
+def _law(name: str, law: study.LawCheck) -> LawJson:
     return LawJson(name, None if law.value is None else round_number(law.value), law.holds)
 
 
@@ -132,7 +132,7 @@ def _shift(steps: int, moved: Moved) -> Shift:
     return Shift(steps, moved.exact, round_tensor(moved.matrix), moved.place, *codes)
 
 
-def _curve(curve: Curve) -> CurveJson:
+def _curve(curve: Pooling) -> CurveJson:
     return CurveJson(round_tensor(curve.prediction), curve.error)
 
 

@@ -13,10 +13,10 @@ from regard.serve.middleware import CONTENT_TYPE
 from regard.serve.requests import ERROR_RESPONSES, json_response
 from regard.serve.schema_api import Health, Language, Limits, Models, Studies, Study, StudyRun, ValidationJson
 from regard.serve.state import ServerState
-from regard.study.stats import beyond, spread
+from regard.study.stats import differs, mean_std
 
 if TYPE_CHECKING:
-    from regard.study.ablation_runs import Row
+    from regard.study.ablate_runs import AblationRow
 
 LOG = logging.getLogger("regard.serve")
 NAMES = {"en": "English", "zh": "Chinese", "de": "German", "fr": "French", "ja": "Japanese", "ko": "Korean"}
@@ -131,7 +131,7 @@ def study_routes(state: ServerState) -> APIRouter:
 
 def read_study(folder: Path) -> Study:
     """Read a study from its folder, whose path is not part of the result."""
-    from regard.study.ablation import read_rows  # loads the trainer, which only studies need
+    from regard.study.ablate import read_rows  # loads the trainer, which only studies need
 
     try:
         rows = read_rows(folder)
@@ -145,7 +145,7 @@ def read_study(folder: Path) -> Study:
 
 def check_studies(folders: list[Path]) -> tuple[Path, ...]:
     """Refuse folders that hold no study."""
-    from regard.study.ablation import RESULTS
+    from regard.study.ablate import RESULTS
 
     for folder in folders:
         if not (folder / RESULTS).is_file():
@@ -159,12 +159,12 @@ def _significant(runs: list[StudyRun]) -> list[str]:
     for run in runs:
         if run.bleu is not None:
             bleu.setdefault(run.variant, []).append(run.bleu)
-    means = {variant: spread(values) for variant, values in bleu.items()}
+    means = {variant: mean_std(values) for variant, values in bleu.items()}
     base = next(iter(means.values()), None)
-    return [variant for variant, mean in means.items() if base is not None and beyond(mean, base)]
+    return [variant for variant, mean in means.items() if base is not None and differs(mean, base)]
 
 
-def _run(row: "Row", on_test: bool) -> StudyRun:
+def _run(row: "AblationRow", on_test: bool) -> StudyRun:
     return StudyRun(
         variant=row.variant,
         part=row.part,

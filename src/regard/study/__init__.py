@@ -1,1 +1,1 @@
-"""Questions answered by measurement."""
+"""Experiments: one file each, with its settings, run, tables and figure."""

@@ -1,47 +1,57 @@
-"""`study complexity`."""
+"""`regard study complexity`: what attention, recurrence and convolution cost."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from rich.table import Table
 from torch import nn
 
-from regard.plot.style import Drawing, in_style
-from regard.plot.terminal import QUIET
-from regard.study.complexity_layers import LAYERS, Depth, Pace, Race, count, measure_depth, run_races
+from regard.plot.style import in_style, new_figure
+from regard.study.complexity_layers import (
+    LAYERS,
+    Depth,
+    Throughput,
+    TrainingSweep,
+    count,
+    measure_depth,
+    measure_throughput,
+)
 from regard.study.stats import signature
 from regard.study.timing import Fit, Timing, fit_power, one_thread, peak_bytes, take_turns
+from regard.terminal import QUIET
 
-SEEN = 1 << 20  # bytes below which a process's memory, which is counted in pages, tells little
-SMALL = (6, 8)  # n and d at which formulas are compared with the counter
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MIN_BYTES = 1 << 20  # below which a process's memory, counted in pages, is too coarse to fit
+CHECKED_AT = (6, 8)  # n and d at which formulas are compared with the counter
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """Which sizes are measured: one of n and d grows, the other stays."""
+    """The sizes that are measured: one of n and d grows, the other is fixed."""
 
     axis: str  # "n" or "d"
     sizes: tuple[int, ...]
     other: int
-    batch: int  # sequences side by side, so that matrix products have enough to do
+    batch: int  # enough sequences to keep matrix products busy
 
     def shape(self, size: int) -> tuple[int, int]:
-        """Gives n and d."""
+        """Return n and d."""
         return (size, self.other) if self.axis == "n" else (self.other, size)
 
 
 @dataclass(frozen=True)
 class ComplexitySettings:
-    """What is measured; a layer sits out the sizes at which it would take more than `most` operations."""
+    """What is measured; a layer skips the sizes at which it would take more than `most` operations."""
 
     by_n: Sweep
     by_d: Sweep
-    race: Race
+    training: TrainingSweep = field(metadata={"json": "race"})
     most: float
     last: int = 4  # sizes that an exponent is fitted to
     k: int = 3
@@ -59,13 +69,13 @@ SETTINGS = {
     "cpu": ComplexitySettings(
         by_n=Sweep("n", (64, 128, 256, 512, 1024, 2048), other=256, batch=1),
         by_d=Sweep("d", (64, 128, 256, 512, 1024, 2048), other=256, batch=8),
-        race=Race("tiny", lengths=(8, 16, 32, 64, 128), slots=1024),
+        training=TrainingSweep("tiny", lengths=(8, 16, 32, 64, 128), slots=1024),
         most=5e10,
     ),
     "cuda": ComplexitySettings(
         by_n=Sweep("n", (2048, 4096, 8192, 16384, 32768, 65536), other=256, batch=4),
         by_d=Sweep("d", (1024, 2048, 4096, 8192, 12288, 16384, 18432), other=1024, batch=16),
-        race=Race("small", lengths=(16, 32, 64, 128), slots=16384),
+        training=TrainingSweep("small", lengths=(16, 32, 64, 128), slots=16384),
         most=1e14,
         last=3,
     ),
@@ -73,17 +83,19 @@ SETTINGS = {
 
 
 def quick(settings: ComplexitySettings) -> ComplexitySettings:
-    """Leaves out the largest sizes, and most repeats."""
+    """Leave out the largest sizes, and most repeats."""
     shorter = {name: replace(getattr(settings, name), sizes=getattr(settings, name).sizes[:-1]) for name in AXES}
-    race = replace(settings.race, lengths=settings.race.lengths[:-2])
-    return replace(settings, **shorter, race=race, rounds=3, most=settings.most / 8, depths=settings.depths[:-1])
+    training = replace(settings.training, lengths=settings.training.lengths[:-2])
+    return replace(
+        settings, **shorter, training=training, rounds=3, most=settings.most / 8, depths=settings.depths[:-1]
+    )
 
 
 AXES = ("by_n", "by_d")
 
 
 @dataclass(frozen=True)
-class Point:
+class LayerTiming:
     """One layer at one size."""
 
     n: int
@@ -95,11 +107,11 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Curve:
-    """One layer along one axis; fits of what was counted and of what was measured."""
+class ScalingCurve:
+    """One layer along one axis, with fits of the counted operations and of the measured time and memory."""
 
     axis: str
-    points: list[Point]
+    points: list[LayerTiming]
     theory: float | None
     operations: Fit
     time: Fit
@@ -115,25 +127,25 @@ class LayerReport:
     steps: str
     path: str
     depths: list[Depth]
-    by_n: Curve
-    by_d: Curve
+    by_n: ScalingCurve
+    by_d: ScalingCurve
 
 
 @dataclass(frozen=True)
 class ComplexityStudy:
-    """All layers, and the two ways of training beside each other (S8.2)."""
+    """All layers, and the speed of parallel and stepwise training."""
 
     settings: ComplexitySettings
     device: str
     dtype: str
     layers: list[LayerReport]
-    paces: list[Pace]
+    throughputs: list[Throughput] = field(metadata={"json": "paces"})
     signature: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Task:
-    """One call: what a child process needs to know to make it."""
+class LayerCall:
+    """One call of a layer, as a child process needs to know it."""
 
     layer: str
     n: int
@@ -143,48 +155,50 @@ class Task:
     seed: int
 
 
-def run_complexity(settings: ComplexitySettings, device: torch.device) -> Iterator[str | ComplexityStudy]:
-    """Says what it turns to, and in the end gives the study."""
+def run(
+    settings: ComplexitySettings, device: torch.device, report: Callable[[str], None] = lambda what: None
+) -> ComplexityStudy:
+    """Measure all layers; `report` is told what is measured next."""
     check_formulas(settings.k)
     with one_thread():
-        yield "longest paths"
+        report("longest paths")
         depths = {name: [measure_depth(name, n, settings.k, settings.seed) for n in settings.depths] for name in LAYERS}
-        curves: dict[str, dict[str, Curve]] = {}
+        curves: dict[str, dict[str, ScalingCurve]] = {}
         for name in AXES:
-            yield f"time and memory over {name[-1]}"
+            report(f"time and memory over {name[-1]}")
             curves[name] = measure_sweep(getattr(settings, name), settings, device)
-        yield "training in parallel, training step by step"
-        paces = run_races(settings.race, device, settings.rounds, settings.seed)
+        report("training in parallel, training step by step")
+        throughputs = measure_throughput(settings.training, device, settings.rounds, settings.seed)
         laws = [(name, law.formula, law.steps, law.path) for name, law in LAYERS.items()]
         layers = [LayerReport(*law, depths[law[0]], curves["by_n"][law[0]], curves["by_d"][law[0]]) for law in laws]
-        told = signature(str(device), seed=settings.seed, dtype=_name(_dtype(device)))
-    yield ComplexityStudy(settings, str(device), _name(_dtype(device)), layers, paces, told)
+        signed = signature(str(device), seed=settings.seed, dtype=_name(_dtype(device)))
+    return ComplexityStudy(settings, str(device), _name(_dtype(device)), layers, throughputs, signed)
 
 
 def check_formulas(k: int) -> None:
-    """Compares each formula with what PyTorch's counter sees go by."""
-    n, d = SMALL
+    """Compare each formula with PyTorch's counter."""
+    n, d = CHECKED_AT
     for name, law in LAYERS.items():
         counted = count(law.make(d, k), n, d)
         assert counted == law.operations(n, d, k), f"{name} takes {counted} operations, not {law.operations(n, d, k)}"
 
 
-def measure_sweep(sweep: Sweep, settings: ComplexitySettings, device: torch.device) -> dict[str, Curve]:
-    """Times all layers at all sizes in turn, and measures their memory."""
-    tasks = [task for name in LAYERS for task in tasks_of(name, sweep, settings)]
-    calls = {task: call for task in tasks if (call := tried(task, device)) is not None}
+def measure_sweep(sweep: Sweep, settings: ComplexitySettings, device: torch.device) -> dict[str, ScalingCurve]:
+    """Time all layers at all sizes in turn, and measure their memory."""
+    tasks = [task for name in LAYERS for task in layer_calls(name, sweep, settings)]
+    calls = {task: call for task in tasks if (call := make_tried_call(task, device)) is not None}
     tasks = list(calls)
     times = take_turns(calls, device, settings.rounds)
     memory = peak_bytes(make_call, tasks, device) or [None] * len(tasks)
-    points: dict[str, list[Point]] = {name: [] for name in LAYERS}
+    points: dict[str, list[LayerTiming]] = {name: [] for name in LAYERS}
     for task, needed in zip(tasks, memory, strict=True):
         operations = LAYERS[task.layer].operations(task.n, task.d, task.k)
-        points[task.layer].append(Point(task.n, task.d, task.batch, task.batch * operations, times[task], needed))
-    return {name: make_curve(name, sweep.axis, found, settings.last) for name, found in points.items()}
+        points[task.layer].append(LayerTiming(task.n, task.d, task.batch, task.batch * operations, times[task], needed))
+    return {name: make_curve(name, sweep.axis, own, settings.last) for name, own in points.items()}
 
 
-def tried(task: Task, device: torch.device) -> Callable[[], Any] | None:
-    """Makes a call and tries it once; None where a GPU has no memory or no kernel for it."""
+def make_tried_call(task: LayerCall, device: torch.device) -> Callable[[], Any] | None:
+    """Make a call and try it once; None where a GPU has no memory or no kernel for it."""
     try:
         call = make_call(task, device)
         call()
@@ -195,18 +209,18 @@ def tried(task: Task, device: torch.device) -> Callable[[], Any] | None:
     return call
 
 
-def tasks_of(name: str, sweep: Sweep, settings: ComplexitySettings) -> list[Task]:
-    """Gives the sizes at which a layer takes part."""
+def layer_calls(name: str, sweep: Sweep, settings: ComplexitySettings) -> list[LayerCall]:
+    """Return the calls of one layer, at the sizes that it does not skip."""
     shapes = [sweep.shape(size) for size in sweep.sizes]
     work = [sweep.batch * LAYERS[name].operations(n, d, settings.k) for n, d in shapes]
     fits = [shape for shape, operations in zip(shapes, work, strict=True) if operations <= settings.most]
     if len(fits) < 2:
         raise ValueError(f"{name} must take part at 2 or more sizes of {sweep.axis}, got {len(fits)} of {sweep.sizes}")
-    return [Task(name, n, d, sweep.batch, settings.k, settings.seed) for n, d in fits]
+    return [LayerCall(name, n, d, sweep.batch, settings.k, settings.seed) for n, d in fits]
 
 
-def make_call(task: Task, device: torch.device) -> Callable[[], Any]:
-    """Makes one pass of a layer over random input, without gradients."""
+def make_call(task: LayerCall, device: torch.device) -> Callable[[], Any]:
+    """Make one pass of a layer over random input, without gradients."""
     torch.manual_seed(task.seed)
     with device:
         layer = LAYERS[task.layer].make(task.d, task.k).to(_dtype(device)).eval()
@@ -214,17 +228,17 @@ def make_call(task: Task, device: torch.device) -> Callable[[], Any]:
     return partial(_pass, layer, x)
 
 
-def make_curve(name: str, axis: str, points: list[Point], last: int) -> Curve:
-    """Fits exponents to the largest sizes."""
+def make_curve(name: str, axis: str, points: list[LayerTiming], last: int) -> ScalingCurve:
+    """Fit exponents to the largest sizes."""
     sizes, law = [getattr(point, axis) for point in points], LAYERS[name]
-    seen = [(getattr(point, axis), point.bytes) for point in points if point.bytes is not None and point.bytes >= SEEN]
-    return Curve(
+    sized = [(getattr(each, axis), each.bytes) for each in points if each.bytes is not None and each.bytes >= MIN_BYTES]
+    return ScalingCurve(
         axis=axis,
         points=points,
         theory=law.by_n if axis == "n" else law.by_d,
         operations=fit_power(sizes, [point.operations for point in points], last),
         time=fit_power(sizes, [point.time.median for point in points], last),
-        bytes=fit_power([size for size, _ in seen], [n for _, n in seen], last) if len(seen) > 2 else None,
+        bytes=fit_power([size for size, _ in sized], [n for _, n in sized], last) if len(sized) > 2 else None,
     )
 
 
@@ -242,27 +256,18 @@ def _name(dtype: torch.dtype) -> str:
 
 
 CAPTION = (
-    "Exponents by least squares in logarithms over the largest sizes: what was counted, what time and memory did, and "
-    "in brackets what the theory says. Steps and path: rounds of parallel work at the greatest length that was tried."
+    "Exponents by least squares in logarithms over the largest sizes: counted, of time and of memory, and in brackets "
+    "the theory. Steps and path: rounds of parallel work at the greatest length that was tried."
 )
 
 
 def laws_table(study: ComplexityStudy) -> Table:
-    """Lists operations, steps, path and exponents of each layer."""
+    """List operations, steps, path and exponents of each layer."""
     n = study.settings.depths[-1]
     title = f"Layers over n × d inputs, convolution of width k = {study.settings.k}"
     table = Table(title=title, caption=CAPTION, **QUIET)
-    heads = (
-        "layer",
-        "opera-\ntions",
-        "n: counted",
-        "time",
-        "memory",
-        "d: counted",
-        "time",
-        f"steps,\nn = {n}",
-        f"path,\nn = {n}",
-    )
+    exponents = ("n: counted", "time", "memory", "d: counted", "time")
+    heads = ("layer", "opera-\ntions", *exponents, f"steps,\nn = {n}", f"path,\nn = {n}")
     for head in heads:
         table.add_column(head, justify="left" if head in heads[:2] else "right")
     for layer in study.layers:
@@ -276,7 +281,7 @@ def laws_table(study: ComplexityStudy) -> Table:
 
 
 def sizes_table(study: ComplexityStudy, axis: str) -> Table:
-    """Lists the time and the memory of each layer at each size along one axis."""
+    """List the time and the memory of each layer at each size along one axis."""
     curves = {layer.name: curve_of(layer, axis) for layer in study.layers}
     first = next(iter(curves.values())).points[0]
     other = f"d = {first.d}" if axis == "n" else f"n = {first.n}"
@@ -288,37 +293,38 @@ def sizes_table(study: ComplexityStudy, axis: str) -> Table:
         table.add_column(f"{axis} = {size}", justify="right")
     table.add_column("fit over", justify="right")
     for name, curve in curves.items():
-        found = {getattr(point, axis): point for point in curve.points}
-        cells = [_cell(found[size].time.median, found[size].bytes) if size in found else "–" for size in sizes]
+        points = {getattr(point, axis): point for point in curve.points}
+        cells = [_cell(points[size].time.median, points[size].bytes) if size in points else "–" for size in sizes]
         table.add_row(name, *cells, f"{curve.time.low} … {curve.time.high}")
     return table
 
 
-def paces_table(study: ComplexityStudy) -> Table:
-    """Lists tokens per second of each way of training at each length."""
-    race = study.settings.race
-    title = f"Training steps of the preset {race.preset}, {race.slots:,} target tokens a batch: target tokens/s"
+def training_table(study: ComplexityStudy) -> Table:
+    """List tokens per second of each way of training at each length."""
+    sweep = study.settings.training
+    title = f"Training steps of the preset {sweep.preset}, {sweep.slots:,} target tokens per batch: target tokens/s"
     table = Table(title=title, **QUIET)
-    table.add_column("way")
-    for length in race.lengths:
-        table.add_column(f"{length} a sentence", justify="right")
-    for way in dict.fromkeys(pace.way for pace in study.paces):
-        found = {pace.length: pace for pace in study.paces if pace.way == way}
-        table.add_row(way, *(f"{found[length].tokens_per_second:,.0f}" for length in race.lengths))
+    table.add_column("model")
+    for length in sweep.lengths:
+        table.add_column(f"{length} per sentence", justify="right")
+    for way in dict.fromkeys(each.way for each in study.throughputs):
+        by_length = {each.length: each.tokens_per_second for each in study.throughputs if each.way == way}
+        table.add_row(way, *(f"{by_length[length]:,.0f}" for length in sweep.lengths))
     return table
 
 
-def complexity_tables(study: ComplexityStudy) -> list[Table]:
-    """Gives all tables."""
-    return [laws_table(study), sizes_table(study, "n"), sizes_table(study, "d"), paces_table(study)]
+def tables(study: ComplexityStudy) -> dict[str, Table]:
+    """Return exponents, times over n and over d, and the speed of training."""
+    times = {f"time-over-{axis}": sizes_table(study, axis) for axis in ("n", "d")}
+    return {"laws": laws_table(study), **times, "training": training_table(study)}
 
 
-def curve_of(layer: LayerReport, axis: str) -> Curve:
-    """Gives a layer's curve along one axis."""
+def curve_of(layer: LayerReport, axis: str) -> ScalingCurve:
+    """Return a layer's curve along one axis."""
     return layer.by_n if axis == "n" else layer.by_d
 
 
-def _counted(curve: Curve) -> str:
+def _counted(curve: ScalingCurve) -> str:
     theory = "" if curve.theory is None else f" ({curve.theory:g})"
     return f"{curve.operations.exponent:.2f}{theory}"
 
@@ -332,22 +338,22 @@ def _cell(seconds: float, n_bytes: int | None) -> str:
     return f"{1e3 * seconds:,.3g}{memory}" if seconds < 1 else f"{1e3 * seconds:,.0f}{memory}"
 
 
-FAINT = 1 << 18  # bytes below which a process's memory tells nothing
+MIN_DRAWN = 1 << 18  # bytes below which a process's memory is not drawn
 
 
 @in_style
-def draw_complexity(study: ComplexityStudy) -> Figure:
-    """Draws time over n, time over d, memory over n, and training speeds over sentence lengths."""
-    figure = Drawing(figsize=(10, 7.4))
-    by_n, by_d, memory, pace = figure.subplots(2, 2).flatten()
+def figure(study: ComplexityStudy) -> "Figure":
+    """Draw time over n, time over d, memory over n, and training speeds over sentence lengths."""
+    drawing = new_figure(figsize=(10, 7.4))
+    by_n, by_d, memory, training = drawing.subplots(2, 2).flatten()
     _draw_times(by_n, study, "n")
     _draw_times(by_d, study, "d")
     _draw_memory(memory, study)
-    _draw_paces(pace, study)
-    return figure
+    _draw_throughput(training, study)
+    return drawing
 
 
-def _draw_times(axes: Axes, study: ComplexityStudy, axis: str) -> None:
+def _draw_times(axes: "Axes", study: ComplexityStudy, axis: str) -> None:
     for layer in study.layers:
         curve = curve_of(layer, axis)
         sizes, times = [getattr(point, axis) for point in curve.points], [point.time for point in curve.points]
@@ -362,10 +368,10 @@ def _draw_times(axes: Axes, study: ComplexityStudy, axis: str) -> None:
     axes.set(title=f"Seconds of a pass over {axis}, lines: fits", xlabel=axis, ylabel="s")
 
 
-def _draw_memory(axes: Axes, study: ComplexityStudy) -> None:
+def _draw_memory(axes: "Axes", study: ComplexityStudy) -> None:
     for layer in study.layers:
         sizes = [(point.n, point.bytes or 0) for point in layer.by_n.points]
-        points = [(n, size / 2**20) for n, size in sizes if size > FAINT]
+        points = [(n, size / 2**20) for n, size in sizes if size > MIN_DRAWN]
         fit = layer.by_n.bytes
         label = layer.name if fit is None else f"{layer.name}: n^{fit.exponent:.2f}"
         axes.plot([n for n, _ in points], [size for _, size in points], "o-", markersize=4, linewidth=1, label=label)
@@ -374,18 +380,18 @@ def _draw_memory(axes: Axes, study: ComplexityStudy) -> None:
     axes.set(title="Peak MiB of a pass over n, beyond its input", xlabel="n", ylabel="MiB")
 
 
-def _draw_paces(axes: Axes, study: ComplexityStudy) -> None:
-    for way in dict.fromkeys(pace.way for pace in study.paces):
-        found = [pace for pace in study.paces if pace.way == way]
-        lengths = [pace.length for pace in found]
-        (line,) = axes.plot(lengths, [pace.tokens_per_second for pace in found], "o-", markersize=4, label=way)
-        ends = [pace.slowest for pace in found], [pace.fastest for pace in found]
+def _draw_throughput(axes: "Axes", study: ComplexityStudy) -> None:
+    for way in dict.fromkeys(each.way for each in study.throughputs):
+        own = [each for each in study.throughputs if each.way == way]
+        lengths = [each.length for each in own]
+        (line,) = axes.plot(lengths, [each.tokens_per_second for each in own], "o-", markersize=4, label=way)
+        ends = [each.slowest for each in own], [each.fastest for each in own]
         axes.vlines(lengths, *ends, color=line.get_color(), linewidth=1)
     _log_log(axes)
-    axes.set(title="Target tokens/s in training", xlabel="tokens of a sentence", ylabel="tokens/s")
+    axes.set(title="Target tokens/s in training", xlabel="tokens per sentence", ylabel="tokens/s")
 
 
-def _log_log(axes: Axes) -> None:
+def _log_log(axes: "Axes") -> None:
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.legend(fontsize="x-small")

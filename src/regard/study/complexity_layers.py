@@ -1,4 +1,4 @@
-"""Layers, depth, training pace."""
+"""The layers that `regard study complexity` compares: their laws, their depth, their speed in training."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ Call = Callable[[Float[Tensor, "B T D"]], Float[Tensor, "B T D"]]
 
 
 class Mixing(nn.Module):
-    """Attention without projections, by its definition: `softmax(x xᵀ / √d) x`, all weights written out."""
+    """Attention without projections, by its definition: `softmax(x xᵀ / √d) x`, with all weights in memory."""
 
     def __init__(self, attention: Attention):
         super().__init__()
@@ -40,7 +40,7 @@ class Mixing(nn.Module):
 
 
 class Fused(nn.Module):
-    """The same by the kernel that never writes the weights out."""
+    """The same by the fused kernel, which never materialises the weights."""
 
     def __init__(self, attention: Attention):
         super().__init__()
@@ -76,7 +76,7 @@ class Recurrence(nn.Module):
 
 
 class Convolution(nn.Module):
-    """A convolution over the place itself and the k − 1 before it."""
+    """A convolution over the position itself and the k − 1 before it."""
 
     def __init__(self, d: int, k: int):
         super().__init__()
@@ -88,11 +88,11 @@ class Convolution(nn.Module):
 
 
 @dataclass(frozen=True)
-class Law:
-    """What theory says of a layer: operations of one pass, and the exponents of n and of d in them."""
+class LayerLaw:
+    """The theory of a layer: operations of one pass, and the exponents of n and of d in them."""
 
     make: Callable[[int, int], nn.Module]  # from d and k
-    operations: Callable[[int, int, int], int]  # from n, d and k; two for each multiplication with its addition
+    operations: Callable[[int, int, int], int]  # from n, d and k; two for each multiply–add
     formula: str
     by_n: float | None  # None where two terms compete, and the exponent lies between theirs
     by_d: float | None
@@ -100,8 +100,8 @@ class Law:
     path: str
 
 
-LAYERS: dict[str, Law] = {
-    "attention": Law(
+LAYERS: dict[str, LayerLaw] = {
+    "attention": LayerLaw(
         make=lambda d, k: Mixing(ScaledDot()),
         operations=lambda n, d, k: 4 * n * n * d,
         formula="n²d",
@@ -110,7 +110,7 @@ LAYERS: dict[str, Law] = {
         steps="1",
         path="1",
     ),
-    "recurrence": Law(
+    "recurrence": LayerLaw(
         make=lambda d, k: Recurrence(d),
         operations=lambda n, d, k: 12 * n * d * d,
         formula="nd²",
@@ -119,7 +119,7 @@ LAYERS: dict[str, Law] = {
         steps="n",
         path="n",
     ),
-    "convolution": Law(
+    "convolution": LayerLaw(
         make=Convolution,
         operations=lambda n, d, k: 2 * k * n * d * d,
         formula="knd²",
@@ -128,7 +128,7 @@ LAYERS: dict[str, Law] = {
         steps="1",
         path="n/k",
     ),
-    "attention, fused": Law(
+    "attention, fused": LayerLaw(
         make=lambda d, k: Fused(ScaledDot()),
         operations=lambda n, d, k: 4 * n * n * d,
         formula="n²d",
@@ -137,7 +137,7 @@ LAYERS: dict[str, Law] = {
         steps="1",
         path="1",
     ),
-    "attention with projections": Law(
+    "attention with projections": LayerLaw(
         make=lambda d, k: SelfAttention(d),
         operations=lambda n, d, k: 4 * n * n * d + 8 * n * d * d,
         formula="n²d + nd²",
@@ -150,7 +150,7 @@ LAYERS: dict[str, Law] = {
 
 
 def count(layer: nn.Module, n: int, d: int) -> int:
-    """Counts the operations of one pass over one sequence, as PyTorch sees them go by; nothing is computed."""
+    """Count the operations of one pass over one sequence with PyTorch's counter; nothing is computed."""
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         layer.to("meta")(torch.empty(1, n, d, device="meta"))
     return counter.get_total_flops()
@@ -161,7 +161,7 @@ LIMIT = 4096  # rounds after which a path is given up
 
 @dataclass(frozen=True)
 class Depth:
-    """Of one layer at one length: rounds until it is done, and rounds until the last place knows of the first."""
+    """Of one layer at one length: rounds until it is done, and until the last output depends on the first input."""
 
     n: int
     steps: int
@@ -169,11 +169,11 @@ class Depth:
 
 
 def measure_depth(name: str, n: int, k: int, seed: int = 0, d: int = 4) -> Depth:
-    """Measures steps and path, in float64, with parameters drawn from the seed.
+    """Measure steps and path, in float64, with parameters drawn from the seed.
 
     One round is all that can be done at once: a layer of attention or convolution, a cell of a recurrence at every
-    place. The steps are the rounds after which nothing of the layer's own result is missing; the path is the rounds,
-    in as many layers as that takes, until the last output has a gradient by the first input.
+    position. The steps are the rounds until the layer's own result is complete; the path is the rounds, in as many
+    layers as that takes, until the last output has a gradient with respect to the first input.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -187,7 +187,7 @@ Rounds = Callable[[Float[Tensor, "B T D"], int], Float[Tensor, "B T D"]]  # from
 
 
 def layer_rounds(layer: Call) -> Rounds:
-    """Each round is one layer above the last."""
+    """Return rounds of which each is one more layer."""
 
     def after(x: Tensor, n_rounds: int) -> Tensor:
         for _ in range(n_rounds):
@@ -198,13 +198,13 @@ def layer_rounds(layer: Call) -> Rounds:
 
 
 def cell_rounds(gru: nn.GRU) -> Rounds:
-    """In each round every place applies the cell to its own input and to what the place before has so far."""
+    """Return rounds in which every position applies the cell to its own input and the previous position's state."""
 
     def after(x: Float[Tensor, "1 T D"], n_rounds: int) -> Float[Tensor, "1 T D"]:
         states = torch.zeros_like(x)
         for _ in range(n_rounds):
             before = torch.nn.functional.pad(states[:, :-1], (0, 0, 1, 0))
-            # All places at once: T sequences of one token each.
+            # All positions at once: T sequences of one token each.
             states = gru(x.transpose(0, 1), before.contiguous())[0].transpose(0, 1)
         return states
 
@@ -212,7 +212,7 @@ def cell_rounds(gru: nn.GRU) -> Rounds:
 
 
 def count_steps(rounds: Rounds, x: Float[Tensor, "1 T D"], result: Float[Tensor, "1 T D"]) -> int:
-    """Counts the rounds until the layer's own result is there."""
+    """Count the rounds until the layer's own result is complete."""
     with torch.no_grad():
         for n_rounds in range(1, LIMIT):
             if (rounds(x, n_rounds) - result).abs().max() < 1e-12:
@@ -221,7 +221,7 @@ def count_steps(rounds: Rounds, x: Float[Tensor, "1 T D"], result: Float[Tensor,
 
 
 def count_path(rounds: Rounds, x: Float[Tensor, "1 T D"]) -> int:
-    """Counts the rounds until the last output depends on the first input."""
+    """Count the rounds until the last output depends on the first input."""
     x = x.clone().requires_grad_()
     for n_rounds in range(1, LIMIT):
         (gradient,) = torch.autograd.grad(rounds(x, n_rounds)[0, -1].sum(), x)
@@ -230,15 +230,15 @@ def count_path(rounds: Rounds, x: Float[Tensor, "1 T D"]) -> int:
     raise ValueError(f"the last output must depend on the first input after {LIMIT} rounds, and does not")
 
 
-FIRST_PIECE = 4  # ids below are PAD, UNK, BOS and EOS
-WARM = 3  # steps until a GPU has captured a shape
+FIRST_TOKEN = 4  # ids below are PAD, UNK, BOS and EOS
+WARM_UP = 3  # steps until a GPU has captured a shape
 # All but cuDNN's, which makes a plan for each number of keys: step by step there are as many as tokens.
 UNPLANNED = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 @dataclass(frozen=True)
-class Race:
-    """Models of one preset learn from batches of as many target tokens, in ever longer sentences."""
+class TrainingSweep:
+    """Models of one preset train on batches of equally many target tokens, in ever longer sentences."""
 
     preset: str
     lengths: tuple[int, ...]
@@ -246,8 +246,8 @@ class Race:
 
 
 @dataclass(frozen=True)
-class Pace:
-    """One way of training at one length."""
+class Throughput:
+    """The speed of one way of training at one sentence length."""
 
     way: str
     length: int
@@ -257,8 +257,8 @@ class Pace:
     fastest: float
 
 
-class Stepwise(nn.Module):
-    """A learner that gives the decoder one target token at a time, as if it could not see them all at once."""
+class StepwiseLoss(nn.Module):
+    """A loss that gives the decoder one target token at a time, as in decoding."""
 
     def __init__(self, model: Seq2Seq, smoothing: float):
         super().__init__()
@@ -267,12 +267,12 @@ class Stepwise(nn.Module):
 
     def forward(self, batch: Batch) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
         with sdpa_kernel(UNPLANNED):
-            logits = said_in_steps(self.model, batch)
+            logits = stepwise_logits(self.model, batch)
         return smoothed_cross_entropy(logits, batch.tgt.labels, batch.tgt.token_mask, self.smoothing)
 
 
-def said_in_steps(model: Seq2Seq, batch: Batch) -> Float[Tensor, "B T V"]:
-    """Gives the logits of every next target token, made one after another with the model's own memory of the past."""
+def stepwise_logits(model: Seq2Seq, batch: Batch) -> Float[Tensor, "B T V"]:
+    """Return the logits of every next target token, computed one after another with the model's own cache."""
     state, logits = model.start(batch.src, 1), []
     for tokens in batch.tgt.inputs.unbind(dim=1):
         found, state = model.step(tokens, state)
@@ -282,40 +282,40 @@ def said_in_steps(model: Seq2Seq, batch: Batch) -> Float[Tensor, "B T V"]:
 
 WAYS: dict[str, tuple[str, Callable[[Seq2Seq, float], nn.Module]]] = {
     "Transformer, in parallel": ("transformer", LossModule),
-    "Transformer, step by step": ("transformer", Stepwise),
+    "Transformer, step by step": ("transformer", StepwiseLoss),
     "GRU with attention": ("recurrent", LossModule),
 }
 
 
-def run_races(race: Race, device: torch.device, rounds: int, seed: int) -> list[Pace]:
-    """Times whole training steps of every way, length by length."""
-    paces = []
-    for length in race.lengths:
-        group = make_group(race, length, seed)
-        calls = {way: partial(make_taker(way, race.preset, device, seed), group, 1e-4) for way in WAYS}
-        for call in list(calls.values()) * (WARM if device.type == "cuda" else 0):
+def measure_throughput(sweep: TrainingSweep, device: torch.device, rounds: int, seed: int) -> list[Throughput]:
+    """Time whole training steps of every way, length by length."""
+    throughputs = []
+    for length in sweep.lengths:
+        group = make_group(sweep, length, seed)
+        calls = {way: partial(make_training_step(way, sweep.preset, device, seed), group, 1e-4) for way in WAYS}
+        for call in list(calls.values()) * (WARM_UP if device.type == "cuda" else 0):
             call()
         times = take_turns(calls, device, rounds)
-        paces += [_pace(way, length, group, times[way]) for way in WAYS]
-    return paces
+        throughputs += [_throughput(way, length, group, times[way]) for way in WAYS]
+    return throughputs
 
 
-def make_group(race: Race, length: int, seed: int) -> StepBatches:
-    """Makes one batch of random sentences of `length` tokens a side, their ends included."""
-    rows, vocab_size = max(1, race.slots // length), _made(race.preset, "transformer").text.vocab_size
-    chance = np.random.default_rng([seed, length])
-    src = chance.integers(FIRST_PIECE, vocab_size, size=(rows, length))
-    tgt = chance.integers(FIRST_PIECE, vocab_size, size=(rows, length + 1))
+def make_group(sweep: TrainingSweep, length: int, seed: int) -> StepBatches:
+    """Make one batch of random sentences of `length` tokens per side, EOS included."""
+    rows, vocab_size = max(1, sweep.slots // length), _preset(sweep.preset, "transformer").text.vocab_size
+    generator = np.random.default_rng([seed, length])
+    src = generator.integers(FIRST_TOKEN, vocab_size, size=(rows, length))
+    tgt = generator.integers(FIRST_TOKEN, vocab_size, size=(rows, length + 1))
     src[:, -1], tgt[:, 0], tgt[:, -1] = EOS, BOS, EOS
     shape = BatchShape(rows, length, length)
     packed = pack((src, np.full(rows, length)), (tgt, np.full(rows, length + 1)), shape)
     return StepBatches([PackedBatch(packed, shape, full=True)], rows * length, 0, 1, 0)
 
 
-def make_taker(way: str, size: str, device: torch.device, seed: int) -> Step:
-    """Makes the trainer's own step for one way of training: forward, backward, clipping, AdamW."""
+def make_training_step(way: str, size: str, device: torch.device, seed: int) -> Step:
+    """Make the trainer's own step for one way of training: forward, backward, clipping, AdamW."""
     family, learner = WAYS[way]
-    made = _made(size, family)
+    made = _preset(size, family)
     torch.manual_seed(seed)
     model = build_model(made.model, (made.text.vocab_size, made.text.vocab_size)).to(device).train()
     train = _learning(made.train, device)
@@ -323,7 +323,7 @@ def make_taker(way: str, size: str, device: torch.device, seed: int) -> Step:
     return make_step(learner(model, train.label_smoothing), optimiser, train, World(), device, lambda message: None)
 
 
-def _made(size: str, family: str) -> Settings:
+def _preset(size: str, family: str) -> Settings:
     return parse_settings(Settings, preset(size, family))
 
 
@@ -331,6 +331,6 @@ def _learning(train: TrainSettings, device: torch.device) -> TrainSettings:
     return replace(train, precision="bfloat16" if device.type == "cuda" else "float32")
 
 
-def _pace(way: str, length: int, group: StepBatches, timing: Timing) -> Pace:
+def _throughput(way: str, length: int, group: StepBatches, timing: Timing) -> Throughput:
     n, rows = group.n_tokens, group.parts[0].shape.rows
-    return Pace(way, length, rows, n / timing.median, n / timing.high, n / timing.low)
+    return Throughput(way, length, rows, n / timing.median, n / timing.high, n / timing.low)

@@ -1,40 +1,43 @@
-"""`study extrapolate`."""
+"""`regard study extrapolate`: position encodings on texts longer than those of training."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from rich.table import Table
 
 from regard.build import build_model
 from regard.config import ModelSettings, PartSettings, TrainSettings, choose
 from regard.model import Seq2Seq
-from regard.plot.style import Drawing, in_style
-from regard.plot.terminal import QUIET
-from regard.study.sequences import Chain, Copy, Sequences, judging_batch, learning_batch, token_losses
-from regard.study.stats import Spread, signature, spread
+from regard.plot.style import in_style, new_figure
+from regard.study.sequences import Chain, Copy, Sequences, eval_batch, token_losses, training_batch
+from regard.study.stats import MeanStd, mean_std, signature
 from regard.study.timing import one_thread
+from regard.terminal import QUIET
+from regard.trace.head_ablation import ProgressBar, no_progress
 from regard.train.loss import LossModule
 from regard.train.step import learning_rate, make_optimiser, run_step, set_rate
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 TASKS: dict[str, Sequences] = {"chain": Chain(), "copy": Copy()}
-FOLDS = (1, 2, 3, 4)  # times n
-ROWS = 64  # texts that are judged at once
+FOLDS = (1, 2, 3, 4)  # multiples of n
+EVAL_ROWS = 64  # texts in a batch of the evaluation
 
 
 @dataclass(frozen=True)
 class ExtrapolateSettings:
-    """How the models are made, and how they learn."""
+    """The models and their training."""
 
     task: str = "chain"
     longest: int = 16  # n, in symbols
     steps: int = 300
     rows: int = 64  # texts in a batch
-    judged: int = 256  # texts of each length
+    judged: int = 256  # test texts of each length
     lr: float = 8e-3
     n_seeds: int = 3
     seed: int = 0  # of the first
@@ -45,8 +48,8 @@ class ExtrapolateSettings:
     d_ff: int = 64
 
 
-# In which each task can be learned. To copy, layers that read must know what stands beside a symbol, then the symbol.
-USUAL = {
+# With which each task can be learned; a copy needs two encoder layers, to know the neighbours of a symbol.
+SETTINGS = {
     "chain": ExtrapolateSettings(),
     "copy": ExtrapolateSettings(
         "copy", steps=1500, lr=2e-3, n_encoder_layers=2, n_decoder_layers=2, d_model=64, d_ff=128
@@ -58,17 +61,17 @@ QUICK = {"n_seeds": 1, "judged": 64, "steps": 60}
 def make_settings(
     task: str, longest: int, steps: int | None, n_seeds: int, seed: int, quick: bool
 ) -> ExtrapolateSettings:
-    """Gives settings in which a task can be learned, or with `quick` begun."""
-    made = replace(choose(USUAL, task, "task"), longest=longest, n_seeds=n_seeds, seed=seed)
+    """Return settings with which a task can be learned, or with `quick` a check that it works."""
+    made = replace(choose(SETTINGS, task, "task"), longest=longest, n_seeds=n_seeds, seed=seed)
     made = replace(made, **QUICK) if quick else made
     return made if steps is None else replace(made, steps=steps)
 
 
 def schemes(longest: int) -> dict[str, PartSettings]:
-    """Gives the schemes that a text model can use; tables are as long as they must be.
+    """Return the encodings that a text model can use; tables are as long as they must be.
 
-    A learned table ends with the texts that it learns from, with a place more for the beginning. The half wave must be
-    told the longest text there will ever be, so it is.
+    A learned table ends with the training texts, with one more position for BOS. The half wave needs to know the
+    longest text there will ever be, and is given it.
     """
     return {
         "none": PartSettings("none"),
@@ -86,49 +89,50 @@ def schemes(longest: int) -> dict[str, PartSettings]:
 
 
 @dataclass(frozen=True)
-class Judged:
+class LengthResult:
     """One model on texts of one length."""
 
     length: int
     loss: float  # mean −log p of a token
     accuracy: float
-    least: float  # the loss of who knows the rule
-    by_place: list[float]
+    least: float  # the loss of a model that knows the rule
+    by_position: list[float]
 
 
 @dataclass(frozen=True)
-class Trained:
-    """One scheme, one seed; a length for which the scheme is not defined says why."""
+class TrainedEncoding:
+    """One encoding, one seed; `refused` says why a length is not defined."""
 
     scheme: str
     seed: int
-    judged: list[Judged]
+    results: list[LengthResult]
     refused: dict[int, str]
 
 
 @dataclass(frozen=True)
-class Length:
-    """One scheme at one length: means over seeds, None where it is not defined."""
+class LengthReport:
+    """One encoding at one length: means over seeds, None where it is not defined."""
 
     length: int
-    loss: Spread | None
-    accuracy: Spread | None
-    ratio: Spread | None  # of the loss to that at length n, seed by seed
+    loss: MeanStd | None
+    accuracy: MeanStd | None
+    ratio: MeanStd | None  # of the loss to that at length n, seed by seed
 
 
 @dataclass(frozen=True)
 class SchemeReport:
-    """One scheme."""
+    """One encoding at all lengths."""
 
     name: str
-    lengths: list[Length]
-    by_place: list[float]  # mean over seeds at the longest length for which it is defined
+    lengths: list[LengthReport]
+    # The loss at each position, mean over seeds, at the longest length for which the encoding is defined.
+    by_position: list[float] = field(metadata={"json": "by_place"})
     refused: str | None
 
 
 @dataclass(frozen=True)
 class ExtrapolateStudy:
-    """All schemes."""
+    """All encodings."""
 
     settings: ExtrapolateSettings
     least: dict[int, float]
@@ -136,24 +140,23 @@ class ExtrapolateStudy:
     signature: dict[str, Any] = field(default_factory=dict)
 
 
-def run_extrapolate(
-    names: list[str], settings: ExtrapolateSettings, device: torch.device
-) -> Iterator[Trained | ExtrapolateStudy]:
-    """Trains and judges each scheme with each seed, one after another, and in the end sums up."""
+def run(
+    names: list[str], settings: ExtrapolateSettings, device: torch.device, bar: ProgressBar = no_progress
+) -> ExtrapolateStudy:
+    """Train and evaluate each encoding with each seed, one after another, and summarise."""
     check_extrapolate(settings)
     parts = {name: choose(schemes(settings.longest), name, "scheme") for name in names or schemes(settings.longest)}
-    found: list[Trained] = []
+    seeds = range(settings.seed, settings.seed + settings.n_seeds)
+    jobs = [(name, part, seed) for name, part in parts.items() for seed in seeds]
     with one_thread():
-        for name, part in parts.items():
-            for seed in range(settings.seed, settings.seed + settings.n_seeds):
-                found.append(train_scheme(name, part, seed, settings, device))
-                yield found[-1]
-        told = signature(str(device), seeds=settings.n_seeds, seed=settings.seed)
-    yield sum_up(found, settings, told)
+        progress = bar(jobs, len(jobs), "training")
+        trained = [train_scheme(name, part, seed, settings, device) for name, part, seed in progress]
+        signed = signature(str(device), seeds=settings.n_seeds, seed=settings.seed)
+    return summarise(trained, settings, signed)
 
 
 def check_extrapolate(settings: ExtrapolateSettings) -> None:
-    """Raises ValueError for settings with which nothing could be measured."""
+    """Raise ValueError for settings with which nothing could be measured."""
     choose(TASKS, settings.task, "task")
     if settings.longest < 4 or settings.steps < 1 or settings.n_seeds < 1:
         got = f"{settings.longest}, {settings.steps} and {settings.n_seeds}"
@@ -165,24 +168,24 @@ def check_extrapolate(settings: ExtrapolateSettings) -> None:
 
 def train_scheme(
     name: str, part: PartSettings, seed: int, settings: ExtrapolateSettings, device: torch.device
-) -> Trained:
-    """Trains one model at lengths up to n, and judges it at n, 2n, 3n and 4n."""
+) -> TrainedEncoding:
+    """Train one model at lengths up to n, and evaluate it at n, 2n, 3n and 4n."""
     task = TASKS[settings.task]
     torch.manual_seed(seed)
     model = build_model(model_settings(settings, part), (task.vocab_size, task.vocab_size)).to(device).train()
-    learn(model, task, seed, settings)
+    fit(model, task, seed, settings)
     model.eval()
-    judged, refused = [], {}
+    results, refused = [], {}
     for length in (fold * settings.longest for fold in FOLDS):
         try:
-            judged.append(judge(model, task, length, settings.judged))
+            results.append(evaluate(model, task, length, settings.judged))
         except ValueError as error:
             refused[length] = str(error)
-    return Trained(name, seed, judged, refused)
+    return TrainedEncoding(name, seed, results, refused)
 
 
-def learn(model: Seq2Seq, task: Sequences, seed: int, settings: ExtrapolateSettings) -> None:
-    """Takes all steps, with a cosine to 0; the texts depend on the seed alone."""
+def fit(model: Seq2Seq, task: Sequences, seed: int, settings: ExtrapolateSettings) -> None:
+    """Take all steps, with a cosine schedule to 0; the texts depend on the seed alone."""
     train = TrainSettings(
         lr=settings.lr,
         schedule="cosine",
@@ -191,31 +194,37 @@ def learn(model: Seq2Seq, task: Sequences, seed: int, settings: ExtrapolateSetti
         precision="float32",
         label_smoothing=0.0,
     )
-    learner, optimiser, chance = LossModule(model, 0.0), make_optimiser(model, train), np.random.default_rng([seed, 1])
+    learner, optimiser, generator = (
+        LossModule(model, 0.0),
+        make_optimiser(model, train),
+        np.random.default_rng([seed, 1]),
+    )
     device = next(model.parameters()).device
     for step in range(1, settings.steps + 1):
-        batch = learning_batch(task, chance, settings.rows, settings.longest).to(device)
+        batch = training_batch(task, generator, settings.rows, settings.longest).to(device)
         set_rate(optimiser, learning_rate(step, train))
         run_step(learner, optimiser, [batch], 1 / batch.tgt.n_tokens, train)
 
 
 @torch.no_grad()
-def judge(model: Seq2Seq, task: Sequences, length: int, n: int) -> Judged:
-    """Reads texts that are the same for all models, with the true symbols before each."""
+def evaluate(model: Seq2Seq, task: Sequences, length: int, n: int) -> LengthResult:
+    """Measure the loss on texts that are the same for all models, under teacher forcing."""
     src, tgt = task.draw(np.random.default_rng([length, 2]), n, length)
     device = next(model.parameters()).device
     losses, right = [], []
-    for at in range(0, n, ROWS):
-        batch = judging_batch(src[at : at + ROWS], tgt[at : at + ROWS]).to(device)
+    for at in range(0, n, EVAL_ROWS):
+        batch = eval_batch(src[at : at + EVAL_ROWS], tgt[at : at + EVAL_ROWS]).to(device)
         loss, accuracy = token_losses(model(batch), batch)
         losses.append(loss * len(batch.tgt.inputs))
         right.append(accuracy * len(batch.tgt.inputs))
-    by_place, accuracy = torch.stack(losses).sum(dim=0) / n, torch.stack(right).sum(dim=0) / n
-    return Judged(length, float(by_place.mean()), float(accuracy.mean()), task.least_loss(tgt), by_place.tolist())
+    by_position, accuracy = torch.stack(losses).sum(dim=0) / n, torch.stack(right).sum(dim=0) / n
+    return LengthResult(
+        length, float(by_position.mean()), float(accuracy.mean()), task.least_loss(tgt), by_position.tolist()
+    )
 
 
 def model_settings(settings: ExtrapolateSettings, part: PartSettings) -> ModelSettings:
-    """Gives a small Transformer with one scheme; norms come first, so that no scheme needs a warm-up of its own."""
+    """Return a small pre-norm Transformer with one encoding; none needs a warm-up of its own."""
     return ModelSettings(
         n_encoder_layers=settings.n_encoder_layers,
         n_decoder_layers=settings.n_decoder_layers,
@@ -228,63 +237,65 @@ def model_settings(settings: ExtrapolateSettings, part: PartSettings) -> ModelSe
     )
 
 
-def sum_up(found: list[Trained], settings: ExtrapolateSettings, told: Mapping[str, Any]) -> ExtrapolateStudy:
-    """Takes means over seeds."""
-    names = list(dict.fromkeys(each.scheme for each in found))
-    least = {each.length: each.least for run in found for each in run.judged}
-    reports = [_report(name, [run for run in found if run.scheme == name], settings) for name in names]
-    return ExtrapolateStudy(settings, dict(sorted(least.items())), reports, dict(told))
+def summarise(
+    trained: list[TrainedEncoding], settings: ExtrapolateSettings, signed: Mapping[str, Any]
+) -> ExtrapolateStudy:
+    """Take means over seeds."""
+    names = list(dict.fromkeys(each.scheme for each in trained))
+    least = {result.length: result.least for each in trained for result in each.results}
+    reports = [_report(name, [each for each in trained if each.scheme == name], settings) for name in names]
+    return ExtrapolateStudy(settings, dict(sorted(least.items())), reports, dict(signed))
 
 
-def _report(name: str, runs: list[Trained], settings: ExtrapolateSettings) -> SchemeReport:
+def _report(name: str, runs: list[TrainedEncoding], settings: ExtrapolateSettings) -> SchemeReport:
     lengths = [_length(runs, fold * settings.longest, settings.longest) for fold in FOLDS]
-    farthest = [run.judged[-1].by_place for run in runs if run.judged]
-    by_place = np.mean(farthest, axis=0).tolist() if farthest else []
+    farthest = [run.results[-1].by_position for run in runs if run.results]
+    by_position = np.mean(farthest, axis=0).tolist() if farthest else []
     refused = next((reason for run in runs for reason in run.refused.values()), None)
-    return SchemeReport(name, lengths, by_place, refused)
+    return SchemeReport(name, lengths, by_position, refused)
 
 
-def _length(runs: list[Trained], length: int, longest: int) -> Length:
-    by_seed = [{each.length: each for each in run.judged} for run in runs]
-    if any(length not in judged for judged in by_seed):
-        return Length(length, None, None, None)
-    here = [judged[length] for judged in by_seed]
-    ratios = [judged[length].loss / judged[longest].loss for judged in by_seed]
-    return Length(
-        length, spread([each.loss for each in here]), spread([each.accuracy for each in here]), spread(ratios)
+def _length(runs: list[TrainedEncoding], length: int, longest: int) -> LengthReport:
+    by_seed = [{each.length: each for each in run.results} for run in runs]
+    if any(length not in results for results in by_seed):
+        return LengthReport(length, None, None, None)
+    here = [results[length] for results in by_seed]
+    ratios = [results[length].loss / results[longest].loss for results in by_seed]
+    return LengthReport(
+        length, mean_std([each.loss for each in here]), mean_std([each.accuracy for each in here]), mean_std(ratios)
     )
 
 
 MARKS = ["-", "--", ":"]
-STEEP = 8.0  # ratio from which on a scale of logarithms tells more
+STEEP = 8.0  # ratio above which the scale is logarithmic
 
 
 @in_style
-def draw_extrapolate(study: ExtrapolateStudy) -> Figure:
-    """Draws the loss against that at n for each length, and the loss at each place of the longest texts."""
-    figure = Drawing(figsize=(10, 4.2))
-    ratios, places = figure.subplots(1, 2)
+def figure(study: ExtrapolateStudy) -> "Figure":
+    """Draw the loss relative to that at n for each length, and the loss at each position of the longest texts."""
+    drawing = new_figure(figsize=(10, 4.2))
+    ratios, positions = drawing.subplots(1, 2)
     for at, scheme in enumerate(study.schemes):
         style = MARKS[at // 7 % len(MARKS)]
         _draw_ratios(ratios, scheme, style)
-        places.plot(range(1, len(scheme.by_place) + 1), scheme.by_place, style, linewidth=1.2)
+        positions.plot(range(1, len(scheme.by_position) + 1), scheme.by_position, style, linewidth=1.2)
     ratios.axhline(1.0, color="black", linewidth=0.5)
-    ratios.set(title="Loss against that at n", xlabel="length, in n", ylabel="ratio", xticks=[1, 2, 3, 4])
+    ratios.set(title="Loss relative to that at n", xlabel="length, in n", ylabel="ratio", xticks=[1, 2, 3, 4])
     if ratios.get_ylim()[1] > STEEP:
         ratios.set_yscale("log")
     ratios.legend(fontsize="x-small", ncols=2)
-    places.axvline(study.settings.longest, color="black", linewidth=0.5)
-    places.set(title="−log p at each place; learned from places up to the line", xlabel="place")
-    return figure
+    positions.axvline(study.settings.longest, color="black", linewidth=0.5)
+    positions.set(title="−log p at each position; trained up to the line", xlabel="position")
+    return drawing
 
 
-def _draw_ratios(axes: Axes, scheme: SchemeReport, style: str) -> None:
+def _draw_ratios(axes: "Axes", scheme: SchemeReport, style: str) -> None:
     known = [(fold, length.ratio) for fold, length in enumerate(scheme.lengths, start=1) if length.ratio is not None]
     folds, means = [fold for fold, _ in known], [ratio.mean for _, ratio in known]
     axes.errorbar(
         folds,
         means,
-        yerr=[ratio.spread for _, ratio in known],
+        yerr=[ratio.std for _, ratio in known],
         fmt=f"o{style}",
         markersize=3,
         linewidth=1.2,
@@ -292,32 +303,26 @@ def _draw_ratios(axes: Axes, scheme: SchemeReport, style: str) -> None:
     )
 
 
-def extrapolate_table(study: ExtrapolateStudy) -> Table:
-    """Lists loss and accuracy of each scheme at each length."""
+def tables(study: ExtrapolateStudy) -> dict[str, Table]:
+    """Return loss and accuracy of each encoding at each length."""
     settings = study.settings
     least = ", ".join(f"{loss:.3f} at {length}" for length, loss in study.least.items())
     caption = (
-        "Loss: mean −log p of a token, ± standard deviation over seeds; then its ratio to the loss at n, then the "
-        f"share of tokens that the likeliest symbol gets right. The least loss there can be: {least}."
+        "Loss: mean −log p of a token, ± standard deviation over seeds; then the loss relative to that at n, then the "
+        f"accuracy of the most likely symbol. The lowest possible loss: {least}."
     )
-    title = f"Task {settings.task}, learned at lengths up to n = {settings.longest}, {settings.n_seeds} seeds"
+    title = f"Task {settings.task}, trained at lengths up to n = {settings.longest}, {settings.n_seeds} seeds"
     table = Table(title=title, caption=caption, **QUIET)
-    table.add_column("scheme", no_wrap=True)
+    table.add_column("encoding", no_wrap=True)
     for fold, length in enumerate(study.schemes[0].lengths, start=1):
         times = "n" if fold == 1 else f"{fold}n"
         table.add_column(f"{times} = {length.length}", justify="right")
     for scheme in study.schemes:
         table.add_row(scheme.name, *(_cell(length) for length in scheme.lengths))
-    return table
+    return {"losses": table}
 
 
-def _cell(length: Length) -> str:
+def _cell(length: LengthReport) -> str:
     if length.loss is None or length.ratio is None or length.accuracy is None:
         return "not defined"
-    return f"{said(length.loss, 3)} · ×{length.ratio.mean:.2f} · {length.accuracy.mean:.0%}"
-
-
-def said(value: Spread, digits: int) -> str:
-    """Writes a mean with its deviation."""
-    deviation = "" if value.n < 2 else f" ± {value.spread:.{digits}f}"
-    return f"{value.mean:.{digits}f}{deviation}"
+    return f"{length.loss.format(3)} · ×{length.ratio.mean:.2f} · {length.accuracy.mean:.0%}"

@@ -1,4 +1,4 @@
-""""""
+"""The sentence pairs that a study of a model reads."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,21 +12,21 @@ LANGUAGES = ("zh", "en")
 
 
 def bundled_pairs(src_lang: str, tgt_lang: str) -> list[tuple[str, str]]:
-    """Gives everyday sentences in Chinese and English, written for this purpose, in the order that a model reads."""
+    """Return everyday sentences in Chinese and English, written for this purpose, source first."""
     lines = [line.split("\t") for line in TEXT.read_text(encoding="utf-8").splitlines()]
     if (src_lang, tgt_lang) == LANGUAGES:
         return [(chinese, english) for chinese, english in lines]
     if (tgt_lang, src_lang) == LANGUAGES:
         return [(english, chinese) for chinese, english in lines]
     raise ValueError(
-        f"the text that comes along is Chinese and English, and the model translates {src_lang} to {tgt_lang}: "
+        f"the bundled sentences are Chinese and English, and the model translates {src_lang} to {tgt_lang}: "
         "give a text with --data"
     )
 
 
 @dataclass(frozen=True)
-class Readable:
-    """The pairs that a model can read, as texts and as ids; `n_unread` were empty or too long."""
+class EncodedPairs:
+    """The pairs that a model can read, as texts and as ids; `n_unread` others were empty or too long."""
 
     pairs: list[tuple[str, str]]
     src: list[Ids]
@@ -34,12 +34,12 @@ class Readable:
     n_unread: int
 
 
-def readable(translator: Translator, pairs: Sequence[tuple[str, str]], least: int) -> Readable:
-    """Cuts pairs into pieces; a study needs so many of them at least."""
+def encode_pairs(translator: Translator, pairs: Sequence[tuple[str, str]], least: int) -> EncodedPairs:
+    """Tokenize the pairs that the model can read; raise ValueError where they are fewer than a study needs."""
     src = translator.tokenizer.encode_batch([one for one, _ in pairs], "src")
     tgt = translator.tokenizer.encode_batch([other for _, other in pairs], "tgt")
     lengths = [(len(one), len(other)) for one, other in zip(src, tgt, strict=True)]
     fit = [n for n, both in enumerate(lengths) if min(both) > 0 and max(both) <= translator.max_len]
     if len(fit) < least:
         raise ValueError(f"this study needs {least} pairs or more that the model can read, got {len(fit)}")
-    return Readable([pairs[n] for n in fit], [src[n] for n in fit], [tgt[n] for n in fit], len(pairs) - len(fit))
+    return EncodedPairs([pairs[n] for n in fit], [src[n] for n in fit], [tgt[n] for n in fit], len(pairs) - len(fit))

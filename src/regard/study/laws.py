@@ -1,4 +1,4 @@
-"""The laws that a position encoding should satisfy (S6), as measurements on codes and on the scores they give."""
+"""Properties that a position encoding may have, measured on its codes and on the scores they give."""
 
 import math
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ EXACT = 1e-9
 
 
 @dataclass(frozen=True)
-class Law:
-    """One measured number, and whether the law holds; None where there is nothing to measure."""
+class LawCheck:
+    """One measurement, and whether the law holds; None where there is nothing to measure."""
 
     value: float | None
     holds: bool | None
 
 
 @dataclass(frozen=True, eq=False)
-class View:
-    """A scheme seen through the door it opens: a code for each place, and what two places score together."""
+class EncodingView:
+    """An encoding by what it does: a code for each position, and the score of every two positions."""
 
     door: str
     places: Int[Tensor, "N A"]
@@ -29,46 +29,46 @@ class View:
     products: Float[Tensor, "N N"]
 
     def size(self) -> float:
-        """Gives the largest number in any code."""
+        """Return the largest number in any code."""
         return float(self.codes.abs().amax()) if self.codes.numel() else 0.0
 
 
-NOTHING = Law(None, None)
+NOTHING = LawCheck(None, None)
 
 
-def unique(view: View) -> Law:
-    """Measures the smallest distance between two codes (S6.1)."""
+def unique(view: EncodingView) -> LawCheck:
+    """Measure the smallest distance between two codes."""
     if view.size() == 0.0:
-        return Law(0.0, False)
+        return LawCheck(0.0, False)
     distances = torch.cdist(view.codes, view.codes, compute_mode="donot_use_mm_for_euclid_dist")
     nearest = float(distances.fill_diagonal_(math.inf).min())
-    return Law(nearest, nearest > EXACT * view.size())
+    return LawCheck(nearest, nearest > EXACT * view.size())
 
 
-def bounded(half: View, whole: View) -> Law:
-    """Measures the largest number in a code; the law is broken if it grows when the text is twice as long (S6.1)."""
+def bounded(half: EncodingView, whole: EncodingView) -> LawCheck:
+    """Measure the largest number in a code; the law is broken if it grows when the text is twice as long."""
     if whole.size() == 0.0:
         return NOTHING
-    return Law(whole.size(), whole.size() <= 1.5 * half.size())
+    return LawCheck(whole.size(), whole.size() <= 1.5 * half.size())
 
 
-def deterministic(one: View, other: View) -> Law:
-    """Compares two instances made from different random seeds (S6.1)."""
+def deterministic(one: EncodingView, other: EncodingView) -> LawCheck:
+    """Compare two instances made from different random seeds."""
     gap = float((one.codes - other.codes).abs().amax())
-    return Law(gap, gap == 0.0)
+    return LawCheck(gap, gap == 0.0)
 
 
-def on_circles(view: View) -> Law:
-    """Measures how far each pair of features strays from a circle around 0 (S6.4 needs it)."""
+def on_circles(view: EncodingView) -> LawCheck:
+    """Measure how far each pair of features strays from a circle around 0."""
     if view.size() == 0.0 or view.codes.shape[1] % 2:
         return NOTHING
     radii = view.codes.unflatten(1, (-1, 2)).norm(dim=-1)
     stray = float((radii - radii[:1]).abs().amax()) / view.size()
-    return Law(stray, stray < EXACT)
+    return LawCheck(stray, stray < EXACT)
 
 
-def even_steps(half: View, whole: View) -> Law:
-    """Measures how much the distance of one step changes when the text is twice as long (S6.2)."""
+def even_steps(half: EncodingView, whole: EncodingView) -> LawCheck:
+    """Measure how much the distance of one step changes when the text is twice as long."""
     if whole.size() == 0.0:
         return NOTHING
     steps = []
@@ -78,11 +78,11 @@ def even_steps(half: View, whole: View) -> Law:
         steps.append(dict(zip(map(tuple, view.places[start].tolist()), lengths.tolist(), strict=True)))
     shared = steps[0].keys() & steps[1].keys()
     change = max(abs(steps[0][place] - steps[1][place]) for place in shared)
-    return Law(change, change < EXACT * whole.size())
+    return LawCheck(change, change < EXACT * whole.size())
 
 
-def distance_only(view: View) -> Law:
-    """Measures the spread of `PE(p)·PE(q)` among pairs with the same p − q, against the largest product (S6.3)."""
+def distance_only(view: EncodingView) -> LawCheck:
+    """Measure the range of `PE(p)·PE(q)` among pairs with the same p − q, against the largest product."""
     top = float(view.products.abs().amax())
     if top == 0.0:
         return NOTHING
@@ -95,23 +95,23 @@ def distance_only(view: View) -> Law:
         0, keys, view.products.flatten(), "mean", include_self=False
     )
     spread = float((view.products.flatten() - mean[keys]).abs().amax()) / top
-    return Law(spread, spread < EXACT)
+    return LawCheck(spread, spread < EXACT)
 
 
-def symmetric(view: View) -> Law:
-    """Measures how far looking ahead differs from looking back (S6.3)."""
+def symmetric(view: EncodingView) -> LawCheck:
+    """Measure how much scores ahead differ from scores back."""
     top = float(view.products.abs().amax())
     if top == 0.0:
         return NOTHING
     gap = float((view.products - view.products.T).abs().amax()) / top
-    return Law(gap, gap < EXACT)
+    return LawCheck(gap, gap < EXACT)
 
 
-def shift(view: View, steps: int, matrix: Float[Tensor, "W W"] | None) -> Law:
-    """Measures how well one linear map takes PE(p) to PE(p + steps) for every p (S6.4).
+def shift(view: EncodingView, steps: int, matrix: Float[Tensor, "W W"] | None) -> LawCheck:
+    """Measure how well one linear map takes PE(p) to PE(p + steps) for every p.
 
-    Without a given matrix it is fitted by least squares on one half of the places, chosen at random, and judged on the
-    other: a map that only remembers the places it has seen would not be independent of p.
+    Without a given matrix it is fitted by least squares on one half of the positions, chosen at random, and
+    judged on the other: a map that only remembers positions would not be independent of p.
     """
     start, end = pairs_at(view.places, step_axis(view.places), steps)
     if view.size() == 0.0 or len(start) < 4:
@@ -125,11 +125,11 @@ def shift(view: View, steps: int, matrix: Float[Tensor, "W W"] | None) -> Law:
         found = matrix.T
     target = view.codes[end]
     residual = float((view.codes[start] @ found - target).norm() / target.norm())
-    return Law(residual, residual < EXACT)
+    return LawCheck(residual, residual < EXACT)
 
 
-def profile(view: View) -> Float[Tensor, " reach"]:
-    """Gives the mean product of two places k steps apart, for k = 0, 1, … (S6.3)."""
+def profile(view: EncodingView) -> Float[Tensor, " reach"]:
+    """Return the mean product of two positions k steps apart, for k = 0, 1, …."""
     axis = step_axis(view.places)
     gaps = view.places[None, :, :] - view.places[:, None, :]  # (N, N, A)
     steps = gaps[..., axis]
@@ -139,8 +139,8 @@ def profile(view: View) -> Float[Tensor, " reach"]:
     return (sums.index_add(0, steps[along], view.products[along]) / counts)[counts > 0]
 
 
-def wavelengths(view: View) -> Float[Tensor, " pairs"] | None:
-    """Measures the period of each pair of features that a step turns; None where pairs leave their circles."""
+def wavelengths(view: EncodingView) -> Float[Tensor, " pairs"] | None:
+    """Measure the period of each pair of features that a step rotates; None where pairs leave their circles."""
     if not on_circles(view).holds:
         return None
     start, end = pairs_at(view.places, step_axis(view.places), 1)
@@ -150,19 +150,19 @@ def wavelengths(view: View) -> Float[Tensor, " pairs"] | None:
     return 2 * math.pi / angles[angles > 1e-12]
 
 
-def flips(view: View) -> Int[Tensor, " pairs"]:
-    """Counts how often every second feature changes its sign along the text, like the bits of a counter."""
+def flips(view: EncodingView) -> Int[Tensor, " pairs"]:
+    """Count how often every second feature changes its sign along the text, like the bits of a counter."""
     signs = view.codes[:, ::2] >= 0
     return (signs[1:] != signs[:-1]).sum(dim=0)
 
 
 def step_axis(places: Int[Tensor, "N A"]) -> int:
-    """Gives the coordinate along which most places have a neighbour."""
+    """Return the coordinate along which most positions have a neighbour."""
     return max(range(places.shape[1]), key=lambda axis: len(pairs_at(places, axis, 1)[0]))
 
 
 def pairs_at(places: Int[Tensor, "N A"], axis: int, steps: int) -> tuple[Int[Tensor, " P"], Int[Tensor, " P"]]:
-    """Finds all pairs of places that differ by `steps` along one axis and not at all along the others."""
+    """Find all pairs of positions that differ by `steps` along one axis and not at all along the others."""
     index = {tuple(place): i for i, place in enumerate(places.tolist())}
     found = []
     for place, i in index.items():

@@ -1,4 +1,4 @@
-"""Jobs in processes of their own, several side by side."""
+"""Jobs in processes of their own, several at a time."""
 
 import os
 import signal
@@ -14,25 +14,25 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-ON_GPU = 8  # small models leave most of a large GPU idle
+JOBS_ON_GPU = 8  # small models leave most of a large GPU idle
 
 
-def at_once(device: str) -> int:
-    """Gives how many jobs a machine does side by side: one a core, or some that share a GPU."""
-    return ON_GPU if device == "cuda" else len(os.sched_getaffinity(0))
+def default_jobs(device: str) -> int:
+    """Return how many jobs to run at a time: one per core, or some that share a GPU."""
+    return JOBS_ON_GPU if device == "cuda" else len(os.sched_getaffinity(0))
 
 
-def side_by_side(work: Callable[[T], None], jobs: Sequence[T], at_once: int) -> Iterator[tuple[T, int]]:
-    """Does all jobs, so many at once, and tells of each that has ended, with its process's exit code.
+def run_jobs(work: Callable[[T], None], jobs: Sequence[T], n_parallel: int) -> Iterator[tuple[T, int]]:
+    """Run all jobs, `n_parallel` at a time, and yield each that has ended with its process's exit code.
 
-    `work` is a function of a module. Whoever stops listening, or is stopped by a signal, stops the processes too.
+    `work` is a function of a module. A consumer that stops, or is stopped by a signal, stops the processes too.
     """
-    if at_once < 1:
-        raise ValueError(f"there must be 1 or more jobs at once, got {at_once}")
-    waiting, running = list(jobs), Running()
-    with _told_to_stop(), closing(running):
+    if n_parallel < 1:
+        raise ValueError(f"there must be 1 or more jobs at once, got {n_parallel}")
+    waiting, running = list(jobs), RunningJobs()
+    with _sigterm_as_interrupt(), closing(running):
         while waiting or running:
-            while waiting and len(running) < at_once:
+            while waiting and len(running) < n_parallel:
                 _start(work, waiting.pop(0), running)
             for sentinel in wait(list(running)):
                 process, job = running.pop(sentinel)  # pyright: ignore[reportArgumentType]
@@ -40,25 +40,25 @@ def side_by_side(work: Callable[[T], None], jobs: Sequence[T], at_once: int) -> 
                 yield job, process.exitcode or 0
 
 
-class Running(dict[int, tuple[SpawnProcess, Any]]):
-    """The processes at work, by what tells that they have ended, each with its job."""
+class RunningJobs(dict[int, tuple[SpawnProcess, Any]]):
+    """Processes by their sentinels, each with its job."""
 
     def close(self) -> None:
-        """Stops them all, each once, and waits: a run saves where it stands."""
+        """Terminate all processes and wait for them: a training run saves a checkpoint first."""
         for process, _ in self.values():
             process.terminate()
         for process, _ in self.values():
             process.join()
 
 
-def _start(work: Callable[[T], None], job: T, running: Running) -> None:
-    process = get_context("spawn").Process(target=_begin, args=(work, job, os.getpid()))
+def _start(work: Callable[[T], None], job: T, running: RunningJobs) -> None:
+    process = get_context("spawn").Process(target=_run, args=(work, job, os.getpid()))
     process.start()
     running[process.sentinel] = process, job
 
 
-def to_file(path: Path) -> None:
-    """Sends all that this process says into a file from now on."""
+def redirect_output(path: Path) -> None:
+    """Append all further output of this process to a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     file = path.open("a", encoding="utf-8")
     for stream in (sys.stdout, sys.stderr):
@@ -66,22 +66,22 @@ def to_file(path: Path) -> None:
         os.dup2(file.fileno(), stream.fileno())
 
 
-def _begin(work: Callable[[T], None], job: T, parent: int) -> None:
-    os.setpgid(0, 0)  # Ctrl-C is the parent's: it tells each of us once
+def _run(work: Callable[[T], None], job: T, parent: int) -> None:
+    os.setpgid(0, 0)  # Ctrl-C goes to the parent, which then terminates each of us once
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     work(job)
 
 
 def _end_with(parent: int) -> None:
-    """Stops this process, as a signal would, when its parent is gone."""
+    """Stop this process, as a signal would, when its parent is gone."""
     while os.getppid() == parent:
         time.sleep(1)
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 @contextmanager
-def _told_to_stop() -> Iterator[None]:
-    """Lets SIGTERM be heard as Ctrl-C is, for a while."""
+def _sigterm_as_interrupt() -> Iterator[None]:
+    """Treat SIGTERM as Ctrl-C within the block."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

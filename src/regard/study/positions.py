@@ -1,24 +1,27 @@
-"""`regard positions`."""
+"""`regard positions`: what position encodings are like."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float, Int
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
 from regard.build import build_part
 from regard.config import PartSettings
-from regard.plot.style import Drawing, in_style
-from regard.plot.terminal import QUIET
+from regard.plot.style import in_style, new_figure
 from regard.position import POSITION, Position
 from regard.position.absolute import shift_matrix
 from regard.study import laws
-from regard.study.laws import Law, View, pairs_at, step_axis
+from regard.study.laws import EncodingView, LawCheck, pairs_at, step_axis
+from regard.terminal import QUIET
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 N_HEADS = 8
 # Laws over pairs of places look at no more places than this: their cost grows with the square.
@@ -27,7 +30,7 @@ MOST_PLACES = 1024
 
 @dataclass(frozen=True)
 class Waves:
-    """The periods of the turning pairs, and how like the bits of a counter they slow down (S6.5)."""
+    """The periods of the rotating pairs of features, compared with the bits of a binary counter."""
 
     shortest: float
     longest: float
@@ -37,7 +40,7 @@ class Waves:
 
 @dataclass(frozen=True)
 class Cost:
-    """Parameters: the scheme's own, and those of the attention layer above it."""
+    """Numbers of parameters: of the encoding itself, and of the attention layer above it."""
 
     scheme: int
     layer_added: int
@@ -46,18 +49,18 @@ class Cost:
 
 @dataclass(frozen=True)
 class PositionReport:
-    """What one scheme is like at one length and width."""
+    """The properties of one encoding at one length and width."""
 
     name: str
     door: str
-    unique: Law
-    bounded: Law
-    deterministic: Law
-    even_steps: Law
-    distance_only: Law
-    symmetric: Law
-    circles: Law
-    shift: Law
+    unique: LawCheck
+    bounded: LawCheck
+    deterministic: LawCheck
+    even_steps: LawCheck
+    distance_only: LawCheck
+    symmetric: LawCheck
+    circles: LawCheck
+    shift: LawCheck
     waves: Waves | None
     half_distance: int | None  # first distance at which the product is half of that at distance 0
     distinct_up_to: int | None  # all codes of positions 0 … this differ; None where codes end or depend on the text
@@ -69,7 +72,7 @@ class PositionReport:
 def run_positions(
     names: list[str], length: int, width: int, base: float = 10000.0, far: int = 1_000_000
 ) -> Iterator[PositionReport]:
-    """Examines the named schemes, or all, one after the other."""
+    """Examine the named encodings, or all, one after the other."""
     if length < 8 or width < 3:
         raise ValueError(f"length must be 8 or more and width 3 or more, got {length} and {width}")
     for name in names or POSITION:
@@ -77,7 +80,7 @@ def run_positions(
 
 
 def examine(name: str, length: int, width: int, base: float, far: int) -> PositionReport:
-    """Measures one scheme."""
+    """Measure one encoding."""
     scheme, again = (make(name, length, width, base, seed) for seed in (0, 1))
     n = min(length, MOST_PLACES)
     whole, half = view(scheme, n, width), view(scheme, n // 2, width)
@@ -106,33 +109,33 @@ def examine(name: str, length: int, width: int, base: float, far: int) -> Positi
 
 
 def make(name: str, length: int, width: int, base: float, seed: int) -> Position:
-    """Builds a scheme in float64 with tables just long enough."""
+    """Build an encoding in float64 with tables just long enough."""
     sizes = {"width": width, "d_head": width, "n_heads": N_HEADS, "base": base, "max_len": length}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return build_part(POSITION, PartSettings(name), "position", sizes).double()
 
 
-def view(scheme: Position, n: int, width: int) -> View:
-    """Looks at a scheme as at a black box: which door does it open, and what comes through?"""
+def view(scheme: Position, n: int, width: int) -> EncodingView:
+    """Probe an encoding as a black box: does it embed, rotate or bias, and with which codes?"""
     positions = scheme.first_positions(n)
     places = positions.reshape(n, -1)
     with torch.no_grad():
         codes = scheme.embed(torch.zeros(1, n, width, dtype=torch.float64), positions)[0]
         if codes.any():
-            return View("embed", places, codes, codes @ codes.T)
+            return EncodingView("embed", places, codes, codes @ codes.T)
         ones = torch.full((1, N_HEADS, n, width), width**-0.5, dtype=torch.float64)
         turned = scheme.rotate(ones, positions)[0, 0]
         if (turned != ones[0, 0]).any():
-            return View("rotate", places, turned, turned @ turned.T)
+            return EncodingView("rotate", places, turned, turned @ turned.T)
         bias = scheme.bias(ones, ones, positions, positions)
         if bias is not None:
-            return View("bias", places, _bias_codes(scheme, positions, width), bias[0].mean(dim=0))
-    return View("none", places, codes, codes @ codes.T)
+            return EncodingView("bias", places, _bias_codes(scheme, positions, width), bias[0].mean(dim=0))
+    return EncodingView("none", places, codes, codes @ codes.T)
 
 
 def _bias_codes(scheme: Position, positions: Tensor, width: int) -> Tensor:
-    """Gives what each offset from place 0 adds: for each head, or, where it depends on the query, for each feature."""
+    """Return what each offset from position 0 adds: per head, or, where it depends on the query, per feature."""
     features = torch.eye(width, dtype=torch.float64).expand(1, N_HEADS, width, width)
     start = positions.new_zeros(1, width)
     bias = scheme.bias(features, features[:, :, :1].expand(-1, -1, positions.shape[1], -1), start, positions)
@@ -142,7 +145,7 @@ def _bias_codes(scheme: Position, positions: Tensor, width: int) -> Tensor:
 
 
 def distinct_up_to(scheme: Position, far: int, width: int, chunk: int = 2**14) -> int | None:
-    """Gives the last position up to which all codes differ, `far` at most; None where the scheme's table ends before.
+    """Return the last position up to which all codes differ, `far` at most; None where the table ends before.
 
     Codes are projected on one random direction and sorted: codes with different projections differ, and the few with
     the same are compared themselves. Needs one number for each position instead of a code.
@@ -165,15 +168,15 @@ def distinct_up_to(scheme: Position, far: int, width: int, chunk: int = 2**14) -
 
 
 def far_codes(scheme: Position, start: int, stop: int, width: int) -> Float[Tensor, "N W"]:
-    """Gives the codes of consecutive positions by whichever door is open."""
+    """Return the codes of consecutive positions, embedded or rotated."""
     positions = torch.arange(start, stop)[None]
     with torch.no_grad():
         codes = scheme.embed(torch.zeros(1, stop - start, width, dtype=torch.float64), positions)[0]
         return codes + scheme.rotate(torch.ones(1, 1, stop - start, width, dtype=torch.float64), positions)[0, 0] - 1.0
 
 
-def describe_waves(view: View) -> Waves | None:
-    """Sums up the wavelengths and the flips of sign; None where features do not turn in pairs."""
+def describe_waves(view: EncodingView) -> Waves | None:
+    """Summarise wavelengths and sign flips; None where features do not rotate in pairs."""
     periods = laws.wavelengths(view)
     if periods is None:
         return None
@@ -204,7 +207,7 @@ def _cost(scheme: Position, door: str, width: int) -> Cost:
 
 @dataclass(frozen=True, eq=False)
 class Moved:
-    """A map, and what it makes of one code: `matrix @ before` is `moved`, and should be `after`."""
+    """A linear map applied to one code: `matrix @ before` is `moved`, and should be `after`."""
 
     exact: bool  # by its formula, or else fitted to all places
     matrix: Float[Tensor, "W W"]
@@ -214,8 +217,8 @@ class Moved:
     after: Float[Tensor, " W"]
 
 
-def find_shift(view: View, steps: int, place: int, base: float | None = None) -> Moved | None:
-    """Moves the place nearest to the wanted one; None where there are no codes, or no two places so far apart.
+def find_shift(view: EncodingView, steps: int, place: int, base: float | None = None) -> Moved | None:
+    """Move the position nearest to the wanted one; None where there are no codes, or no two positions so far apart.
 
     With a base the codes are sinusoidal, and the map is known; else it is fitted by least squares.
     """
@@ -233,18 +236,18 @@ def find_shift(view: View, steps: int, place: int, base: float | None = None) ->
 
 
 @in_style
-def draw_positions(reports: list[PositionReport]) -> Figure:
-    """Draws one scheme in detail, or several in rows to compare."""
+def draw_positions(reports: list[PositionReport]) -> "Figure":
+    """Draw one encoding in detail, or several in rows to compare."""
     if len(reports) == 1:
         return _draw_one(reports[0])
-    figure = Drawing(figsize=(10, 1.9 * len(reports)))
+    figure = new_figure(figsize=(10, 1.9 * len(reports)))
     for row, report in zip(figure.subplots(len(reports), 3, width_ratios=[1.2, 1.2, 1]), reports, strict=True):
         _draw_views(row[0], row[1], row[2], report)
     return figure
 
 
-def _draw_one(report: PositionReport) -> Figure:
-    figure = Drawing(figsize=(11, 6.4))
+def _draw_one(report: PositionReport) -> "Figure":
+    figure = new_figure(figsize=(11, 6.4))
     whole, split, profile, products, signs, counter = figure.subplots(2, 3).flatten()
     _draw_views(whole, split, profile, report)
     gram = report.codes @ report.codes.T
@@ -259,17 +262,17 @@ def _draw_one(report: PositionReport) -> Figure:
 
 
 def halves(codes: Float[Tensor, "N W"]) -> Float[Tensor, "N W"]:
-    """Puts all sines to the left and all cosines to the right (S6.7)."""
+    """Put all sines to the left and all cosines to the right."""
     return torch.cat([codes[:, ::2], codes[:, 1::2]], dim=1)
 
 
 def bits(n: int) -> Int[Tensor, "N bits"]:
-    """Gives the binary digits of 0 … n − 1, lowest first, as the sines run from fast to slow."""
+    """Return the binary digits of 0 … n − 1, lowest first, as the sines run from fast to slow."""
     return torch.arange(n)[:, None] >> torch.arange(max(1, (n - 1).bit_length())) & 1
 
 
-def _draw_views(whole: Axes, split: Axes, profile: Axes, report: PositionReport) -> None:
-    """Draws the codes as they are, the codes by halves, and the profile (S6.7)."""
+def _draw_views(whole: "Axes", split: "Axes", profile: "Axes", report: PositionReport) -> None:
+    """Draw the codes as they are, the codes by halves, and the profile."""
     _draw_codes(
         whole, report.codes, f"{report.name}: " + ("added at each distance" if report.door == "bias" else "codes")
     )
@@ -281,7 +284,7 @@ def _draw_views(whole: Axes, split: Axes, profile: Axes, report: PositionReport)
     _draw_profile(profile, report)
 
 
-def _draw_codes(axes: Axes, codes: Tensor, title: str) -> None:
+def _draw_codes(axes: "Axes", codes: Tensor, title: str) -> None:
     top = float(codes.abs().max()) or 1.0
     image = axes.imshow(codes.numpy(), cmap="RdBu", vmin=-top, vmax=top, aspect="auto", interpolation="nearest")
     axes.set_title(title)
@@ -289,7 +292,7 @@ def _draw_codes(axes: Axes, codes: Tensor, title: str) -> None:
     bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
 
 
-def _draw_profile(axes: Axes, report: PositionReport) -> None:
+def _draw_profile(axes: "Axes", report: PositionReport) -> None:
     axes.plot(report.profile.numpy())
     what = "what is added to the score" if report.door == "bias" else "PE(p)·PE(p + k)"
     axes.set(title=what, xlabel="distance k")
@@ -315,7 +318,7 @@ CAPTION = (
 
 
 def positions_table(reports: list[PositionReport], length: int, width: int) -> Table:
-    """Lists the laws for each scheme, side by side, narrow enough for 80 columns."""
+    """List the laws for each encoding, narrow enough for 80 columns."""
     table = Table(title=f"Laws of positions at length {length}, width {width}", caption=CAPTION, **QUIET)
     table.add_column("scheme", no_wrap=True)
     for title in (*LAWS.values(), "param-\neters"):
@@ -327,7 +330,7 @@ def positions_table(reports: list[PositionReport], length: int, width: int) -> T
 
 
 def facts_table(report: PositionReport) -> Table:
-    """Lists what is worth knowing of one scheme beyond the laws."""
+    """List the properties of one encoding beyond the laws."""
     table = Table(title=f"More about {report.name}", **QUIET, show_header=False)
     table.add_row(
         "acts on",
@@ -355,7 +358,7 @@ def facts_table(report: PositionReport) -> Table:
     return table
 
 
-def _cell(law: Law) -> Text:
+def _cell(law: LawCheck) -> Text:
     if law.value is None:
         return Text("–", style="dim")
     mark, colour = ("✓", "green") if law.holds else ("✗", "red")
@@ -363,7 +366,7 @@ def _cell(law: Law) -> Text:
 
 
 def _short(number: float) -> str:
-    """Writes a number in five characters; what float64 cannot tell from 0 is about 0."""
+    """Format a number in five characters; what float64 cannot distinguish from 0 is about 0."""
     if 0 < number < 1e-12:
         return "≈0"
     if number == 0 or number >= 100:

@@ -1,22 +1,24 @@
-"""`regard regression`."""
+"""`regard regression`: attention as kernel regression."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from rich.table import Table
 from torch import Tensor
 
 from regard.attention import Gaussian
 from regard.mask import Mask, allow
-from regard.plot.heatmap import draw_weights
-from regard.plot.style import Drawing, in_style
-from regard.plot.terminal import QUIET
+from regard.plot.style import in_style, new_figure
+from regard.terminal import QUIET
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
-class Curve:
+class Pooling:
     """One way of pooling: its prediction at each test point, and its mean squared error there."""
 
     prediction: Float[Tensor, " Q"]
@@ -24,7 +26,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Regression:
+class RegressionStudy:
     """The data, the three poolings, and how the third was learned."""
 
     seed: int
@@ -32,9 +34,9 @@ class Regression:
     y: Float[Tensor, " K"]
     x_test: Float[Tensor, " Q"]
     y_test: Float[Tensor, " Q"]
-    average: Curve
-    fixed: Curve
-    learned: Curve
+    average: Pooling
+    fixed: Pooling
+    learned: Pooling
     w: float
     losses: list[float]
     weights_before: Float[Tensor, "Q K"]
@@ -42,14 +44,14 @@ class Regression:
 
 
 def truth(x: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
-    """Gives the curve without noise, `2 sin x + x^0.8`; x must not be negative, where the power is no real number."""
+    """Return the curve without noise, `2 sin x + x^0.8`; x must not be negative, where the power is not real."""
     return 2 * torch.sin(x) + x**0.8
 
 
 def run_regression(
     n_train: int = 50, n_test: int = 100, noise: float = 0.5, steps: int = 200, seed: int = 0
-) -> Regression:
-    """Draws the data, predicts with average, fixed and learned pooling, and keeps what there is to see."""
+) -> RegressionStudy:
+    """Draw the data, and predict with average, fixed and learned pooling."""
     if n_train < 2 or n_test < 1:
         raise ValueError(f"n_train must be 2 or more and n_test 1 or more, got {n_train} and {n_test}")
     if noise < 0 or steps < 1:
@@ -61,24 +63,24 @@ def run_regression(
     x_test = torch.arange(n_test, dtype=torch.float64) * (5 / n_test)
     fixed, learned = Gaussian(bandwidth="fixed").double(), Gaussian(bandwidth="learned").double()
     losses = fit_width(learned, x, y, steps)
-    return Regression(
+    return RegressionStudy(
         seed=seed,
         x=x,
         y=y,
         x_test=x_test,
         y_test=truth(x_test),
-        average=_curve(y.mean().expand(n_test), x_test),
-        fixed=_curve(pool(fixed, x_test, x, y), x_test),
-        learned=_curve(pool(learned, x_test, x, y), x_test),
+        average=_pooling(y.mean().expand(n_test), x_test),
+        fixed=_pooling(pool(fixed, x_test, x, y), x_test),
+        learned=_pooling(pool(learned, x_test, x, y), x_test),
         w=float(learned.w.detach()),
         losses=losses,
-        weights_before=look(fixed, x_test, x),
-        weights_after=look(learned, x_test, x),
+        weights_before=attention_weights(fixed, x_test, x),
+        weights_after=attention_weights(learned, x_test, x),
     )
 
 
 def fit_width(attention: Gaussian, x: Float[Tensor, " K"], y: Float[Tensor, " K"], steps: int) -> list[float]:
-    """Learns w by gradient descent on squared error, each point predicted from all the others (S1.3)."""
+    """Learn w by gradient descent on the squared error, each point predicted from all the others."""
     others = allow(~torch.eye(len(x), dtype=torch.bool))
     optimiser = torch.optim.Adam(attention.parameters(), lr=0.05)
     losses = []
@@ -98,12 +100,14 @@ def pool(
     y: Float[Tensor, " K"],
     mask: Mask = Mask(),
 ) -> Float[Tensor, " Q"]:
-    """Predicts `Σ α(q, x_i) y_i`: points are keys, their heights are values."""
+    """Predict `Σ α(q, x_i) y_i`: points are keys, their heights are values."""
     return attention(_one_head(queries), _one_head(x), _one_head(y), mask)[0, 0, :, 0]
 
 
-def look(attention: Gaussian, queries: Float[Tensor, " Q"], x: Float[Tensor, " K"]) -> Float[Tensor, "Q K"]:
-    """Gives the weight of every training point for every query."""
+def attention_weights(
+    attention: Gaussian, queries: Float[Tensor, " Q"], x: Float[Tensor, " K"]
+) -> Float[Tensor, "Q K"]:
+    """Return the weight of every training point for every query."""
     with torch.no_grad():
         return attention.weights(_one_head(queries), _one_head(x))[0, 0]
 
@@ -112,15 +116,17 @@ def _one_head(x: Tensor) -> Tensor:
     return x[None, None, :, None]
 
 
-def _curve(prediction: Tensor, x_test: Tensor) -> Curve:
+def _pooling(prediction: Tensor, x_test: Tensor) -> Pooling:
     prediction = prediction.detach()
-    return Curve(prediction, float((prediction - truth(x_test)).square().mean()))
+    return Pooling(prediction, float((prediction - truth(x_test)).square().mean()))
 
 
 @in_style
-def draw_regression(result: Regression) -> Figure:
-    """Draws the three fits, the loss curve, and the weights before and after learning."""
-    figure = Drawing(figsize=(10, 6.4))
+def draw_regression(result: RegressionStudy) -> "Figure":
+    """Draw the three fits, the loss curve, and the weights before and after learning."""
+    from regard.plot.heatmap import draw_weights
+
+    figure = new_figure(figsize=(10, 6.4))
     fits, loss, before, after = figure.subplots(2, 2, width_ratios=[1.6, 1]).flatten()
     x = result.x_test.numpy()
     fits.plot(result.x.numpy(), result.y.numpy(), "o", color="black", alpha=0.35, markersize=4, label="training points")
@@ -142,8 +148,8 @@ def draw_regression(result: Regression) -> Figure:
     return figure
 
 
-def regression_table(result: Regression) -> Table:
-    """Lists the three poolings and their errors."""
+def regression_table(result: RegressionStudy) -> Table:
+    """List the three poolings and their errors."""
     table = Table(title=f"Kernel regression, {len(result.x)} points, seed {result.seed}", **QUIET)
     for column in ("pooling", "w", "mean squared error"):
         table.add_column(column, justify="left" if column == "pooling" else "right")

@@ -1,20 +1,22 @@
-"""`regard scores`."""
+"""`regard scores`: the scores of the table on the same queries and keys, and why the dot product is scaled."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from rich.table import Table
 from torch import Tensor
 
 from regard.attention import ATTENTION, Dot, ScaledDot
 from regard.build import build_part
 from regard.config import PartSettings
-from regard.plot.heatmap import draw_weights, write_numbers
-from regard.plot.style import Drawing, in_style
-from regard.plot.terminal import QUIET
+from regard.plot.style import in_style, new_figure
+from regard.terminal import QUIET
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -24,21 +26,21 @@ class ScoreReport:
     name: str
     mean: float
     std: float
-    entropy: float  # of a row of weights, as a share of the entropy of equal weights: 1 looks everywhere, 0 at one key
+    entropy: float  # of a row of weights, relative to that of equal weights: 1 is uniform, 0 a single key
     largest: float  # weight in a row, on average
     weights: Float[Tensor, "Q K"]
 
 
 @dataclass(frozen=True)
 class Variance:
-    """The dot product of unit-variance vectors of one width (S2.3)."""
+    """The dot product of unit-variance vectors of one width."""
 
     width: int
     dot: float  # variance of qᵀk: the theory says the width
     scaled: float  # variance of qᵀk / √width: the theory says 1
     largest_dot: float  # largest weight of a row of softmax(qᵀk), on average
     largest_scaled: float
-    slope_dot: float  # mean of α(1 − α), what the softmax passes back of a gradient
+    slope_dot: float  # mean of α(1 − α), the part of a gradient that passes the softmax
     slope_scaled: float
 
 
@@ -55,7 +57,7 @@ class ScoresStudy:
 
 
 def run_scores(queries: list[str], keys: list[str], width: int = 64, seed: int = 0) -> ScoresStudy:
-    """Scores random unit-variance vectors, one for each word, with every entry of the table."""
+    """Score random unit-variance vectors, one for each word, with every entry of the table."""
     if width < 1:
         raise ValueError(f"width must be 1 or more, got {width}")
     if not queries or len(keys) < 2:
@@ -68,7 +70,7 @@ def run_scores(queries: list[str], keys: list[str], width: int = 64, seed: int =
 
 
 def report_score(name: str, q: Float[Tensor, "1 1 Q E"], k: Float[Tensor, "1 1 K E"], seed: int) -> ScoreReport:
-    """Describes the scores and the weights of one attention, its parameters freshly drawn."""
+    """Describe the scores and the weights of one attention with random parameters."""
     sizes = {"n_heads": 1, "d_query": q.shape[-1], "d_key": k.shape[-1]}
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed)
@@ -81,7 +83,7 @@ def report_score(name: str, q: Float[Tensor, "1 1 Q E"], k: Float[Tensor, "1 1 K
 
 
 def measure_variance(width: int, generator: torch.Generator, n: int = 128, repeats: int = 8) -> Variance:
-    """Measures `repeats · n²` dot products of width `width`."""
+    """Measure `repeats · n²` dot products of width `width`."""
     q, k = (torch.randn(repeats, 1, n, width, generator=generator, dtype=torch.float64) for _ in range(2))
     found = []
     for attention in (Dot(), ScaledDot()):
@@ -93,9 +95,11 @@ def measure_variance(width: int, generator: torch.Generator, n: int = 128, repea
 
 
 @in_style
-def draw_scores(study: ScoresStudy) -> Figure:
-    """Draws each score's weights over the same words, and below them what the width does to a dot product."""
-    figure = Drawing(figsize=(2.6 * len(study.scores), 6))
+def draw_scores(study: ScoresStudy) -> "Figure":
+    """Draw each score's weights over the same words, and below them the effect of the width on dot products."""
+    from regard.plot.heatmap import draw_weights, write_numbers
+
+    figure = new_figure(figsize=(2.6 * len(study.scores), 6))
     top, bottom = figure.subfigures(2, 1, height_ratios=[1.1, 1], squeeze=False)[:, 0]
     for axes, report in zip(top.subplots(1, len(study.scores), sharey=True), study.scores, strict=True):
         draw_weights(axes, report.weights, study.queries, study.keys, largest=1.0)
@@ -115,7 +119,7 @@ def draw_scores(study: ScoresStudy) -> Figure:
     return figure
 
 
-def _draw_widths(axes: Axes, variances: list[Variance], dot: str, scaled: str, title: str) -> None:
+def _draw_widths(axes: "Axes", variances: list[Variance], dot: str, scaled: str, title: str) -> None:
     widths = [v.width for v in variances]
     axes.plot(widths, [getattr(v, dot) for v in variances], "o-", markersize=3, label="qᵀk")
     axes.plot(widths, [getattr(v, scaled) for v in variances], "o-", markersize=3, label="qᵀk / √width")
@@ -124,7 +128,7 @@ def _draw_widths(axes: Axes, variances: list[Variance], dot: str, scaled: str, t
 
 
 def scores_table(study: ScoresStudy) -> Table:
-    """Lists what each score made of the same vectors."""
+    """List the statistics of each score on the same vectors."""
     title = f"The same {len(study.queries)} queries and {len(study.keys)} keys, width {study.width}, seed {study.seed}"
     table = Table(title=title, **QUIET)
     for column in ("score", "mean", "std", "entropy of weights", "largest weight"):
@@ -136,7 +140,7 @@ def scores_table(study: ScoresStudy) -> Table:
 
 
 def variances_table(study: ScoresStudy) -> Table:
-    """Lists what the width does to dot products of unit-variance vectors."""
+    """List the effect of the width on dot products of unit-variance vectors."""
     table = Table(title="Why √d: dot products of unit-variance vectors", **QUIET)
     for column in ("width", "variance of qᵀk", "… of qᵀk/√d", "largest weight", "… scaled", "α(1 − α)", "… scaled"):
         table.add_column(column, justify="right")

@@ -1,4 +1,4 @@
-"""The stream as a sum of means; what words and positions bring."""
+"""The residual stream as a sum of means, and what words and positions contribute to it."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,18 +12,18 @@ from regard.position import POSITION
 from regard.trace.replay import to_cpu
 from regard.trace.residual import Tokens
 
-LEAST = 5  # tokens that a group needs to have a mean of its own
+MIN_GROUP = 5  # tokens that a group needs for a mean of its own
 
 
-def pooled(labels: Int[Tensor, " N"], least: int = LEAST) -> Int[Tensor, " N"]:
-    """Numbers groups from 0; those with too few tokens become one, so that no token is the mean of itself alone."""
+def pooled(labels: Int[Tensor, " N"], least: int = MIN_GROUP) -> Int[Tensor, " N"]:
+    """Number groups from 0; those with too few tokens become one, so that no token is its own mean."""
     _, groups, counts = labels.unique(return_inverse=True, return_counts=True)
     rare = counts[groups] < least
     return torch.where(rare, torch.full_like(groups, len(counts)), groups).unique(return_inverse=True)[1]
 
 
 def group_means(x: Float[Tensor, "N D"], groups: Int[Tensor, " N"]) -> Float[Tensor, "G D"]:
-    """Gives the mean of each group, in the order of their numbers."""
+    """Return the mean of each group, in the order of their numbers."""
     sums = x.new_zeros(int(groups.max()) + 1, x.shape[1]).index_add(0, groups, x)
     return sums / torch.bincount(groups)[:, None]
 
@@ -31,10 +31,10 @@ def group_means(x: Float[Tensor, "N D"], groups: Int[Tensor, " N"]) -> Float[Ten
 def joint_means(
     x: Float[Tensor, "N D"], one: Int[Tensor, " N"], other: Int[Tensor, " N"], rounds: int = 50
 ) -> tuple[Float[Tensor, "G D"], Float[Tensor, "G2 D"]]:
-    """Gives the least-squares fit of x by a sum of two groupings, each free of what the other explains.
+    """Return the least-squares fit of x by a sum of two groupings, each free of what the other explains.
 
     Means are taken in turn of what the other grouping leaves, until nothing changes; plain means would mix the two,
-    as full stops make the last places alike.
+    as full stops make the last positions alike.
     """
     x = x - x.mean(0)
     of_other = x.new_zeros(int(other.max()) + 1, x.shape[1])
@@ -46,7 +46,7 @@ def joint_means(
 
 
 def explained(x: Float[Tensor, "N D"], groups: Int[Tensor, " N"]) -> Float[Tensor, " D"]:
-    """Gives for each feature `η² = Σ_g n_g (mean_g − mean)² / Σ (x − mean)²`; 0 where a feature never changes."""
+    """Return for each feature `η² = Σ_g n_g (mean_g − mean)² / Σ (x − mean)²`; 0 where a feature never changes."""
     x = x.double() - x.double().mean(0)
     between = group_means(x, groups)[groups].square().sum(0)
     total = x.square().sum(0)
@@ -54,7 +54,7 @@ def explained(x: Float[Tensor, "N D"], groups: Int[Tensor, " N"]) -> Float[Tenso
 
 
 def corrected(eta: Float[Tensor, " D"], n_tokens: int, n_groups: int) -> Float[Tensor, " D"]:
-    """Takes off what groups without meaning would explain: `1 − (1 − η²)(N − 1)/(N − G)`, 0 on the mean by chance."""
+    """Subtract what random groups would explain: `1 − (1 − η²)(N − 1)/(N − G)`, 0 on average by chance."""
     if n_tokens <= n_groups:
         raise ValueError(f"there must be more tokens than groups, got {n_tokens} and {n_groups}")
     return 1 - (1 - eta) * (n_tokens - 1) / (n_tokens - n_groups)
@@ -64,8 +64,8 @@ PARTS = ("mean", "position", "context", "word", "rest")
 
 
 @dataclass(frozen=True, eq=False)
-class Shares:
-    """How large the parts are at one point of a stream.
+class VarianceShares:
+    """The size of the parts at one point of a stream.
 
     `variance` is the share of `Σ |h − mean|²` of position, context, word and rest, which add up to 1; `by_chance` is
     what the first three get where their labels are shuffled, and `after_words` what position gets where words come
@@ -82,12 +82,12 @@ class Shares:
 
 
 def split_means(x: Float[Tensor, "N D"], tokens: Tokens) -> Float[Tensor, "5 N D"]:
-    """Gives the parts, in float64, which add up to x.
+    """Return the parts, in float64, which add up to x.
 
-    `h = μ + p_t + c_s + w_v + rest`: μ is the mean of all tokens, `p_t` the mean of `h − μ` at place t, `c_s` the mean
-    of what is left in sentence s, `w_v` that of what is left then for the piece v. Each part is the projection of what
-    is left on the groups, so the squared lengths of the four last add up to that of `h − μ`. Places and pieces that
-    occur too seldom share one group. Context is the mean over a sequence, as in arXiv:2310.04861.
+    `h = μ + p_t + c_s + w_v + rest`: μ is the mean of all tokens, `p_t` the mean of `h − μ` at position t, `c_s` the
+    mean of what is left in sentence s, `w_v` that of what is left then for the token v. Each part is the projection of
+    what is left on the groups, so the squared lengths of the last four add up to that of `h − μ`. Rare positions and
+    tokens share one group. Context is the mean over a sequence, as in arXiv:2310.04861.
     """
     x = x.double()
     parts = [x.mean(0).expand_as(x)]
@@ -99,52 +99,52 @@ def split_means(x: Float[Tensor, "N D"], tokens: Tokens) -> Float[Tensor, "5 N D
 
 
 def labels(tokens: Tokens) -> tuple[Int[Tensor, " N"], Int[Tensor, " N"], Int[Tensor, " N"]]:
-    """Gives the groups of each token: its place, its sentence, its piece."""
+    """Return the groups of each token: its position, its sentence, its id."""
     return pooled(tokens.positions), pooled(tokens.sentences, 1), pooled(tokens.ids)
 
 
-def measure(point: str, parts: Float[Tensor, "5 N D"], tokens: Tokens, seed: int) -> Shares:
-    """Measures the parts, and what groups without meaning would have got in their place."""
+def measure(point: str, parts: Float[Tensor, "5 N D"], tokens: Tokens, seed: int) -> VarianceShares:
+    """Measure the parts, and what random groups would get in their place."""
     squares = parts.square().sum((1, 2))
     total = squares[1:].sum()
-    chance = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
     by_chance = []
     for n, groups in enumerate(labels(tokens), start=1):
         left = parts[n:].sum(0)
-        shuffled = groups[torch.randperm(len(groups), generator=chance)]
+        shuffled = groups[torch.randperm(len(groups), generator=generator)]
         by_chance.append(group_means(left, shuffled)[shuffled].square().sum() / total)
-    places, _, words = labels(tokens)
+    positions, _, words = labels(tokens)
     left = parts[1:].sum(0)
     left = left - group_means(left, words)[words]
-    after_words = float(group_means(left, places)[places].square().sum() / total)
+    after_words = float(group_means(left, positions)[positions].square().sum() / total)
     units = torch.nn.functional.normalize(parts, dim=-1)
     cosines = torch.einsum("pnd,rnd->pr", units, units) / parts.shape[1]
     sizes = (squares / parts.shape[1]).sqrt()
-    return Shares(point, squares[1:] / total, torch.stack(by_chance), after_words, sizes, cosines)
+    return VarianceShares(point, squares[1:] / total, torch.stack(by_chance), after_words, sizes, cosines)
 
 
 @torch.no_grad()
 def word_vectors(embedding: Embedding, ids: Int[Tensor, " N"]) -> Float[Tensor, "N D"]:
-    """Gives tokens as they stand in the stream without their position; where codes are set beside, zeros are there."""
+    """Return tokens as they enter the stream without their position; concatenated codes are zeros."""
     vectors = _scaled(embedding, ids)
     return to_cpu((embedding.position.embed(vectors, _zeros(ids, vectors)) - _codes(embedding, vectors, ids * 0))[0])
 
 
 @torch.no_grad()
 def code_vectors(embedding: Embedding, positions: Int[Tensor, " N"]) -> Float[Tensor, "N D"] | None:
-    """Gives positions as they stand in the stream, which is what a token of zeros becomes; None where nothing is."""
+    """Return positions as they enter the stream, which is what a token of zeros becomes; None where nothing does."""
     vectors = _scaled(embedding, torch.zeros_like(positions))
-    places = _zeros(positions, vectors)
-    if embedding.position.embed(vectors, places) is vectors:
+    zeros = _zeros(positions, vectors)
+    if embedding.position.embed(vectors, zeros) is vectors:
         return None
     return to_cpu(_codes(embedding, vectors, positions)[0])
 
 
 def scheme_of(model: Any) -> str:
-    """Names a Transformer's position scheme by its place in the table: that of the tokens, else that of the heads."""
+    """Return the name of a Transformer's position encoding: that of the tokens, else that of the heads."""
     names = {made: name for name, made in POSITION.items()}
-    found = [type(part.position) for part in (model.src, model.encoder.layers[0].attention)]
-    return next((names[each] for each in found if names.get(each, "none") != "none"), "none")
+    types = [type(part.position) for part in (model.src, model.encoder.layers[0].attention)]
+    return next((names[each] for each in types if names.get(each, "none") != "none"), "none")
 
 
 def _scaled(embedding: Embedding, ids: Tensor) -> Float[Tensor, "1 N D"]:

@@ -26,7 +26,7 @@ class Timing:
 
 
 def take_turns(calls: dict[K, Callable[[], Any]], device: torch.device, rounds: int) -> dict[K, Timing]:
-    """Times calls round after round, so that a slow moment of the machine hits all alike; a first round warms up."""
+    """Time calls round after round, so that a slow moment of the machine affects all; a first round warms up."""
     if rounds < 1:
         raise ValueError(f"rounds must be 1 or more, got {rounds}")
     taken: dict[K, list[float]] = {name: [] for name in calls}
@@ -39,10 +39,10 @@ def take_turns(calls: dict[K, Callable[[], Any]], device: torch.device, rounds: 
 
 
 def clock(call: Callable[[], Any], device: torch.device) -> float:
-    """Gives the seconds of one call, what it leaves a GPU to do included.
+    """Return the seconds of one call, including the work it leaves to a GPU.
 
-    On a CPU they are those in which a core worked for this process: with one thread the time it would take on a machine
-    without other programs, whatever else runs here.
+    On a CPU they are seconds of a core's work for this process: with one thread the time it would take on an idle
+    machine, whatever else runs here.
     """
     now = time.perf_counter if device.type == "cuda" else time.process_time
     _wait(device)
@@ -54,7 +54,7 @@ def clock(call: Callable[[], Any], device: torch.device) -> float:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Lets one core do all arithmetic for a while: how much several bring depends on the size, and would blur a law."""
+    """Use one thread within the block: the gain by several depends on the size, and would blur a law."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -77,7 +77,7 @@ Make = Callable[[T, torch.device], Callable[[], Any]]
 
 
 def peak_bytes(make: Make[T], tasks: Sequence[T], device: torch.device) -> list[int] | None:
-    """Measures what the call of each task needs; None on a machine that does not tell.
+    """Measure the peak memory of each task's call; None on a machine without such counters.
 
     On a CPU in one process of its own, where nothing else is allocated; `make` is a function of a module.
     """
@@ -88,15 +88,15 @@ def peak_bytes(make: Make[T], tasks: Sequence[T], device: torch.device) -> list[
     context = multiprocessing.get_context("spawn")
     answer = context.SimpleQueue()
     child = context.Process(target=_measure_here, args=(make, list(tasks), answer))
-    with _all_given_back():
+    with _eager_free():
         child.start()
     child.join()
     return answer.get() if child.exitcode == 0 else None
 
 
 @contextmanager
-def _all_given_back() -> Iterator[None]:
-    """Lets a process that is started now give back at once what it frees, so that it is seen when it is taken again."""
+def _eager_free() -> Iterator[None]:
+    """Make a process started within the block return freed memory at once, so that its next allocation is counted."""
     before = os.environ.get(THRESHOLD)
     os.environ[THRESHOLD] = str(LEAST)
     try:
@@ -149,7 +149,7 @@ class Fit:
 
 
 def fit_power(sizes: Sequence[int], values: Sequence[float | int], last: int = 4) -> Fit:
-    """Fits the `last` largest sizes, where what is small beside the law has died away."""
+    """Fit the `last` largest sizes, where lower-order terms have vanished."""
     points = sorted(zip(sizes, values, strict=True))[-last:]
     if len(points) < 2 or len({size for size, _ in points}) != len(points):
         raise ValueError(f"an exponent needs 2 or more different sizes, got {list(sizes)}")
@@ -166,7 +166,7 @@ SEEN = 1.0  # MiB below which a process's memory, which is counted in pages, tel
 
 
 def exponent(sizes: Sequence[int], values: Sequence[float | int | None], least: float = 0.0) -> float | None:
-    """Fits the last sizes whose values are known and above the least; None where there are fewer than three."""
+    """Fit the largest sizes with values above the least; None where there are fewer than three."""
     points = [(size, x) for size, x in zip(sizes, values, strict=False) if x is not None and x > least]
     if len(points) < LAST:
         return None

@@ -1,8 +1,8 @@
-"""Classifier, training, seeds side by side."""
+"""A classifier on the Transformer's encoder, and trials of it: training with one encoding and one seed."""
 
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,8 +21,8 @@ from regard.model.norm import NORM, Residual
 from regard.model.transformer import Encoder, EncoderLayer
 from regard.padding import PAD
 from regard.position import POSITION, Position
-from regard.study.parallel import side_by_side
-from regard.study.task import Examples, Task, Told, tell
+from regard.study.parallel import run_jobs
+from regard.study.task import Encoding, Examples, Task, coordinates
 from regard.trace.attention import RecordedAttention
 from regard.trace.replay import Recorder
 from regard.train.examples import EpochResult, ExampleSettings, train_on_examples
@@ -56,7 +56,7 @@ class Classifier(nn.Module):
         positions: Int[Tensor, "#B T *axes"],
         lengths: Int[Tensor, " B"] | None = None,
     ) -> Float[Tensor, "B C"]:
-        """Gives the logits of each class; without lengths every token is real."""
+        """Return the logits of each class; without lengths no token is padding."""
         x = self.embedding(tokens, positions)
         if self.own_token is not None:
             x = torch.cat([self.own_token.expand(len(x), 1, -1), x], dim=1)
@@ -70,7 +70,7 @@ class Classifier(nn.Module):
 
 
 def mean_of_real(x: Float[Tensor, "B T D"], real: Bool[Tensor, "B T"] | None) -> Float[Tensor, "B D"]:
-    """Gives the mean over the tokens that are no padding; of none it is 0."""
+    """Return the mean over the tokens that are not padding; 0 where there are none."""
     if real is None:
         return x.mean(dim=1)
     share = real[..., None].to(x.dtype)
@@ -98,14 +98,14 @@ SIZE = 0.5**0.5  # root mean square of sines and cosines
 def build_classifier(
     settings: ModelSettings, position: Position, size: int, n_classes: int, reads: str, pool: str
 ) -> Classifier:
-    """Makes a classifier that reads patches of `size` numbers, or ids below `size`."""
+    """Build a classifier that reads patches of `size` numbers, or ids below `size`."""
     make = choose({"patches": _patches, "ids": _ids}, reads, "kind of token")
     embedding = make(settings, position, size)
     return Classifier(embedding, build_encoder(settings, position), settings.d_model, n_classes, pool)
 
 
 def build_encoder(settings: ModelSettings, position: Position) -> Encoder:
-    """Makes the encoder's layers around one position scheme."""
+    """Build the encoder's layers around one position encoding."""
     if min(settings.n_encoder_layers, settings.d_ff) < 1:
         raise ValueError(
             f"n_encoder_layers and d_ff must be 1 or more, got {settings.n_encoder_layers} and {settings.d_ff}"
@@ -123,11 +123,11 @@ def build_encoder(settings: ModelSettings, position: Position) -> Encoder:
     return Encoder(layers, norm(settings.d_model) if first else None)
 
 
-def build_places(settings: ModelSettings, n_places: int, n_speakers: int = 1, base: float = 10000.0) -> Position:
-    """Makes the position scheme; tables are as long as the places need.
+def make_position(settings: ModelSettings, n_positions: int, n_speakers: int = 1, base: float = 10000.0) -> Position:
+    """Build the position encoding, with tables as long as the positions need.
 
-    What is learned in it starts as large as sines are. Their own small starts suit long training; here a model has
-    hundreds of steps, in which places that begin near 0 are hardly found.
+    Learned codes start as large as sines. Their usual small initialisation suits long training; here a model has
+    hundreds of steps, too few to grow codes from near 0.
     """
     check_sizes(settings.d_model, settings.n_heads, settings.d_model)
     refuse_meaningless(settings.attention.name, settings.position.name)
@@ -136,7 +136,7 @@ def build_places(settings: ModelSettings, n_places: int, n_speakers: int = 1, ba
         "width": settings.d_model,
         "d_head": d_head,
         "n_heads": settings.n_heads,
-        "max_len": n_places,
+        "max_len": n_positions,
         "n_speakers": n_speakers,
         "base": base,
         "scale": 1.0 if settings.attention.name == "dot" else d_head**-0.5,
@@ -156,47 +156,38 @@ def _ids(settings: ModelSettings, position: Position, size: int) -> nn.Module:
     return Embedding(make_table(size, settings.d_model, PAD), position, settings.dropout)
 
 
-AT_ONCE = 512  # examples in one pass that learns nothing
-SHUFFLE = 12345  # draws the control's order, the same in every trial
+EVAL_BATCH = 512
+SHUFFLE_SEED = 12345  # of the control's order, the same in every trial
 
 
 @dataclass(frozen=True)
 class TaskSettings:
-    """What learns a task, and how."""
+    """The model and its training."""
 
     model: ModelSettings
     learn: ExampleSettings
     pool: str = "class"
-    base: float = 10000.0  # of the wavelengths, where a scheme has any; short axes want short waves
+    base: float = 10000.0  # of the wavelengths, where an encoding has any; short axes need short waves
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What came of learning once; the model is as it was when validation was best."""
+    """Accuracies after one training; the model is that of the epoch with the best validation accuracy."""
 
-    told: Told
+    encoding: Encoding = field(metadata={"json": "told"})
     seed: int
     parameters: int
     valid: float
     test: float
-    shuffled: float  # on the test, with the tokens of each example shuffled and the places left where they were
+    shuffled: float  # on the test, with the tokens of each example permuted while the positions stay
     lessons: list[EpochResult]
 
 
-def run_trials(
-    task: Task, ways: Sequence[Told], settings: TaskSettings, seeds: Sequence[int], device: torch.device
-) -> Iterator[tuple[Trial, Classifier]]:
-    """Learns the task in every way with every seed."""
-    for told in ways:
-        for seed in seeds:
-            yield run_trial(task, told, settings, seed, device)
-
-
 def run_trial(
-    task: Task, told: Told, settings: TaskSettings, seed: int, device: torch.device
+    task: Task, encoding: Encoding, settings: TaskSettings, seed: int, device: torch.device
 ) -> tuple[Trial, Classifier]:
-    """Learns once; which epoch's model is kept, validation decides."""
-    model = make_model(task, told, settings, seed).to(device)
+    """Train once, and keep the epoch with the best validation accuracy."""
+    model = make_model(task, encoding, settings, seed).to(device)
     train, valid, test = (part.to(device) for part in (task.train, task.valid, task.test))
     draws = torch.Generator().manual_seed(seed)
 
@@ -204,110 +195,114 @@ def run_trial(
         batch = train.some(numbers.to(device))
         if task.vary is not None:
             batch = replace(batch, tokens=task.vary(batch.tokens, draws))
-        return F.cross_entropy(read(model, task, told, batch), batch.labels)
+        return F.cross_entropy(read(model, task, encoding, batch), batch.labels)
 
     def judge() -> float:
-        return accuracy(model, task, told, valid)
+        return accuracy(model, task, encoding, valid)
 
     learn = replace(settings.learn, seed=seed)
     lessons = list(train_on_examples(model, len(train), loss, judge, learn))
     trial = Trial(
-        told=told,
+        encoding=encoding,
         seed=seed,
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         valid=max(lesson.score for lesson in lessons),
-        test=accuracy(model, task, told, test),
-        shuffled=accuracy(model, task, told, test.shuffled(SHUFFLE)),
+        test=accuracy(model, task, encoding, test),
+        shuffled=accuracy(model, task, encoding, test.shuffled(SHUFFLE_SEED)),
         lessons=lessons,
     )
     return trial, model
 
 
-def make_model(task: Task, told: Told, settings: TaskSettings, seed: int) -> Classifier:
-    """Makes the model that one trial begins with."""
+def make_model(task: Task, encoding: Encoding, settings: TaskSettings, seed: int) -> Classifier:
+    """Build the model that a trial starts from."""
     torch.manual_seed(seed)
-    chosen = replace(settings.model, position=PartSettings(told.scheme))
-    places = task.train.places
-    position = build_places(chosen, int(places.amax()) + 1, int(places[..., -1].amax()) + 1, settings.base)
+    chosen = replace(settings.model, position=PartSettings(encoding.scheme))
+    positions = task.train.positions
+    position = make_position(chosen, int(positions.amax()) + 1, int(positions[..., -1].amax()) + 1, settings.base)
     reads = "patches" if task.train.tokens.is_floating_point() else "ids"
     return build_classifier(chosen, position, task.size, len(task.classes), reads, settings.pool)
 
 
-def read(model: Classifier, task: Task, told: Told, examples: Examples) -> Float[Tensor, "N C"]:
-    """Gives the logits of some examples; only where there is padding is the model told of it."""
+def read(model: Classifier, task: Task, encoding: Encoding, examples: Examples) -> Float[Tensor, "N C"]:
+    """Return the logits of some examples; lengths are passed only where there is padding."""
     full = bool((examples.lengths == examples.tokens.shape[1]).all())
-    places = tell(told, task.axes, examples.places)
-    return model(examples.tokens, places, None if full else examples.lengths)
+    positions = coordinates(encoding, task.axes, examples.positions)
+    return model(examples.tokens, positions, None if full else examples.lengths)
 
 
 @torch.no_grad()
-def accuracy(model: Classifier, task: Task, told: Told, examples: Examples) -> float:
-    """Gives the share of examples whose likeliest class is right."""
+def accuracy(model: Classifier, task: Task, encoding: Encoding, examples: Examples) -> float:
+    """Return the share of examples whose most likely class is right."""
     model.eval()
-    numbers = torch.arange(len(examples), device=examples.labels.device).split(AT_ONCE)
-    said = [read(model, task, told, batch).argmax(dim=-1) for batch in map(examples.some, numbers)]
-    return int((torch.cat(said) == examples.labels).sum()) / len(examples)
+    numbers = torch.arange(len(examples), device=examples.labels.device).split(EVAL_BATCH)
+    predicted = [read(model, task, encoding, batch).argmax(dim=-1) for batch in map(examples.some, numbers)]
+    return int((torch.cat(predicted) == examples.labels).sum()) / len(examples)
 
 
 @dataclass(frozen=True)
-class Job:
-    """One trial: what its process must know, and where it leaves what it found."""
+class TrialJob:
+    """One trial: what its process needs, and where it leaves its result."""
 
-    told: Told
+    encoding: Encoding
     seed: int
     settings: TaskSettings
     device: str
     task: Path
-    found: Path
+    result: Path
 
 
-def run_beside(
-    task: Task, ways: Sequence[Told], settings: TaskSettings, seeds: Sequence[int], device: torch.device, at_once: int
+def run_trials(
+    task: Task,
+    encodings: Sequence[Encoding],
+    settings: TaskSettings,
+    seeds: Sequence[int],
+    device: torch.device,
+    n_parallel: int,
 ) -> Iterator[tuple[Trial, Classifier]]:
-    """Does what `run_trials` does, so many trials at once, and gives each as it ends; one thread works for each."""
-    with TemporaryDirectory(prefix="regard-trials-") as folder:
-        kept = Path(folder) / "task.pt"
-        torch.save(task, kept)
-        chosen = [(told, seed) for told in ways for seed in seeds]
-        jobs = [
-            Job(*each, settings, str(device), kept, Path(folder) / f"{number}.pt") for number, each in enumerate(chosen)
-        ]
-        for job, code in side_by_side(learn, jobs, at_once):
+    """Train every encoding with every seed, `n_parallel` at a time with one thread each; yield each as it ends."""
+    with TemporaryDirectory(prefix="regard-trials-") as name:
+        folder = Path(name)
+        torch.save(task, folder / "task.pt")
+        chosen = enumerate((encoding, seed) for encoding in encodings for seed in seeds)
+        about = settings, str(device), folder / "task.pt"
+        jobs = [TrialJob(*each, *about, folder / f"{number}.pt") for number, each in chosen]
+        for job, code in run_jobs(run_trial_job, jobs, n_parallel):
             if code:
-                raise RuntimeError(f"learning {job.told.name} with seed {job.seed} ended with exit code {code}")
-            trial, weights = torch.load(job.found, weights_only=False)  # what our own process wrote
-            model = make_model(task, job.told, settings, job.seed)
+                raise RuntimeError(f"training {job.encoding.name} with seed {job.seed} ended with exit code {code}")
+            trial, weights = torch.load(job.result, weights_only=False)  # what our own process wrote
+            model = make_model(task, job.encoding, settings, job.seed)
             model.load_state_dict(weights)
             yield trial, model.to(device)
 
 
-def learn(job: Job) -> None:
-    """Does one trial."""
+def run_trial_job(job: TrialJob) -> None:
+    """Run one trial in this process, and leave its result in a file."""
     torch.set_num_threads(1)
     task: Task = torch.load(job.task, weights_only=False)  # what the parent wrote
-    trial, model = run_trial(task, job.told, job.settings, job.seed, torch.device(job.device))
-    torch.save((trial, model.cpu().state_dict()), job.found)
+    trial, model = run_trial(task, job.encoding, job.settings, job.seed, torch.device(job.device))
+    torch.save((trial, model.cpu().state_dict()), job.result)
 
 
-def classifier_looks(
+def classifier_attention(
     model: Classifier, tokens: Shaped[Tensor, "1 T *P"], positions: Int[Tensor, "1 T *axes"]
 ) -> tuple[RecordedAttention, ...]:
-    """Gives the look of every layer, with all its heads; the model that runs is not touched."""
+    """Record the attention of every layer, on a copy of the model."""
     copy: Any = deepcopy(model).eval()
-    tape = Recorder()
+    recorder = Recorder()
     for number, layer in enumerate(copy.encoder.layers):
-        tape.record_heads(layer.attention, "encoder", number)
+        recorder.record_heads(layer.attention, "encoder", number)
     with torch.no_grad():
         copy(tokens, positions)
-    return tuple(heard.attention_map() for heard in tape.recordings)
+    return tuple(recording.attention_map() for recording in recorder.recordings)
 
 
 def class_weights(
     model: Classifier, tokens: Shaped[Tensor, "1 T *P"], positions: Int[Tensor, "1 T *axes"]
 ) -> Float[Tensor, "L H T"]:
-    """Gives how much the pooled token looks at each other token, or where the pool is a mean, all tokens on average.
+    """Return how much the class token attends to each other token, or, for a mean pool, all tokens on average.
 
-    What the pooled token keeps to itself is left out.
+    The class token's weight on itself is left out.
     """
-    weights = torch.stack([look.weights() for look in classifier_looks(model, tokens, positions)])  # (L, H, Q, K)
+    weights = torch.stack([each.weights() for each in classifier_attention(model, tokens, positions)])  # (L, H, Q, K)
     return weights.mean(dim=2) if model.own_token is None else weights[:, :, 0, 1:]

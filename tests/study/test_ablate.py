@@ -1,7 +1,6 @@
 """One part exchanged: what is compared, how runs share a machine, and what they sum up to."""
 
 import json
-import random
 import signal
 import time
 from dataclasses import replace
@@ -11,25 +10,25 @@ import pytest
 
 from regard.config import Settings, merge, parse_settings
 from regard.data.prepare import prepare
-from regard.study.ablation import (
+from regard.study.ablate import (
     RESULTS,
     check_digests,
     done,
-    kept_rows,
     key,
     make_jobs,
+    matching_rows,
     read_rows,
-    run_ablation,
-    sum_up,
+    run,
+    summarise,
     with_device,
     write_rows,
 )
-from regard.study.ablation_runs import (
+from regard.study.ablate_runs import (
     BASELINE,
     PLAN,
     SIZES,
-    Plan,
-    Row,
+    AblationPlan,
+    AblationRow,
     digest,
     draw_reversals,
     link_text,
@@ -39,8 +38,7 @@ from regard.study.ablation_runs import (
     read_plan,
     write_reversals,
 )
-from regard.study.parallel import side_by_side
-from regard.study.stats import Spread, beyond, spread
+from regard.study.parallel import run_jobs
 from tests.study.jobs import note
 from tests.train.tiny import TABLES, reversals, write_tsv
 
@@ -171,7 +169,7 @@ def test_few_pairs_have_a_recipe_that_exchanges_the_text_too():
 def test_losses_compare_where_pieces_are_the_same():
     others = ({"text": {"vocab_size": 60}}, {"data": {"train": ["u.tsv"]}}, {"text": {"sampling": 0.5}})
     made = plan(*({"name": str(at), **tables} for at, tables in enumerate(others)))
-    found = sum_up(made, [row(), *(row(str(at), bleu=11.0, loss=0.5) for at in range(3))]).lines
+    found = summarise(made, [row(), *(row(str(at), bleu=11.0, loss=0.5) for at in range(3))]).lines
     assert [line.loss_gain for line in found] == [None, None, None, -0.5]
     assert [line.gain for line in found] == [None, 1.0, 1.0, 1.0]
 
@@ -179,46 +177,25 @@ def test_losses_compare_where_pieces_are_the_same():
 def row(variant="baseline", seed=0, bleu=10.0, loss=1.0, **more):
     about = {"part": "", "changes": [], "digest": "d"}
     numbers = {"parameters": 7, "tokens_per_second": 100.0, "bleu_valid": bleu, "bleu_test": bleu, "loss": loss}
-    return Row(variant, seed=seed, **{**about, **numbers, "perplexity": 2.0, **more})
+    return AblationRow(variant, seed=seed, **{**about, **numbers, "perplexity": 2.0, **more})
 
 
 def test_means_spreads_and_differences():
     made = plan(ROTARY, {"name": "x", "set": ["model.norm=rms"]}, seeds=(0, 1))
     rows = [row(seed=0, bleu=10.0), row(seed=1, bleu=12.0, loss=2.0)]
     rows += [row("rotary", 0, 40.0), row("rotary", 1, 41.0), row("x", 0, 11.5), row("x", 1, 9.5)]
-    found = sum_up(made, rows)
+    found = summarise(made, rows)
     base, rotary, x = found.lines
-    assert (base.quality.mean, base.quality.spread, base.gain, base.beyond) == (11.0, pytest.approx(2**0.5), None, None)
-    assert (rotary.quality.mean, rotary.gain, rotary.beyond) == (40.5, 29.5, True)
-    assert (x.gain, x.beyond) == (-0.5, False)
+    assert (base.quality.mean, base.quality.std, base.gain, base.differs) == (11.0, pytest.approx(2**0.5), None, None)
+    assert (rotary.quality.mean, rotary.gain, rotary.differs) == (40.5, 29.5, True)
+    assert (x.gain, x.differs) == (-0.5, False)
     assert (rotary.loss_gain, rotary.seeds, found.missing, found.measured_on) == (-0.5, [0, 1], 0, "test")
-
-
-def test_a_difference_within_the_spread_is_not_beyond_chance():
-    base = Spread(10.0, 1.0, 4)
-    assert beyond(Spread(11.74, 1.0, 4), base) is True  # 2.447 · √(1/4 + 1/4) = 1.730, 6 degrees of freedom
-    assert beyond(Spread(11.72, 1.0, 4), base) is False
-    assert beyond(Spread(8.26, 1.0, 4), base) is True
-    assert beyond(Spread(20.0, 0.0, 1), base) is None
-    assert beyond(Spread(10.0, 0.0, 3), Spread(10.0, 0.0, 3)) is False
-
-
-def test_chance_is_judged_as_scipy_does():
-    scipy = pytest.importorskip("scipy.stats")
-    for seed in range(40):
-        chance = random.Random(seed)
-        samples = [[chance.gauss(mean, 1 + mean) for _ in range(3)] for mean in (0.0, chance.random() * 4)]
-        found = scipy.ttest_ind(*samples, equal_var=False)
-        strict = found.pvalue < 0.05 and int(found.df) == found.df
-        judged = beyond(spread(samples[0]), spread(samples[1]))
-        assert judged or not strict
-        assert not judged or found.pvalue < 0.05
 
 
 def test_failed_and_missing_runs_are_told_and_those_of_other_plans_left_out():
     made = plan(ROTARY, seeds=(0, 1))
     rows = [row(seed=0), row(seed=5), row("old"), replace(row("rotary"), error="ValueError: no", bleu_test=None)]
-    found = sum_up(made, rows)
+    found = summarise(made, rows)
     base, rotary = found.lines
     assert base.seeds == [0]
     assert (rotary.quality, rotary.gain, rotary.errors) == (None, None, ["seed 0: ValueError: no"])
@@ -226,7 +203,7 @@ def test_failed_and_missing_runs_are_told_and_those_of_other_plans_left_out():
 
 
 def test_without_a_test_text_validation_is_compared():
-    found = sum_up(plan(ROTARY), [row(bleu_test=None, bleu_valid=5.0)])
+    found = summarise(plan(ROTARY), [row(bleu_test=None, bleu_valid=5.0)])
     assert (found.measured_on, found.lines[0].quality.mean) == ("validation", 5.0)
 
 
@@ -274,11 +251,11 @@ def test_kept_results_are_shown_where_they_are_of_the_same_settings(tmp_path):
     jobs = make_jobs(made, tmp_path, 1, [])
     rows = [row(job.variant.name, digest=digest(job.settings)) for job in jobs]
     with pytest.raises(ValueError, match=rf"{tmp_path} holds no results\.json with a run in it"):
-        kept_rows(made, tmp_path)
+        matching_rows(made, tmp_path)
     write_rows(tmp_path, made, rows)
-    assert kept_rows(made, tmp_path) == rows
+    assert matching_rows(made, tmp_path) == rows
     with pytest.raises(ValueError, match=r"'baseline' was run with other settings.*the same --corpora and"):
-        kept_rows(plan(ROTARY), tmp_path)
+        matching_rows(plan(ROTARY), tmp_path)
 
 
 def test_device_and_seeds_are_the_same_for_all():
@@ -331,7 +308,7 @@ def test_reversals_are_made_once_and_share_no_string(tmp_path):
 def test_jobs_fail_for_themselves_and_are_stopped_with_their_listener(tmp_path):
     jobs = [(tmp_path / str(n), what) for n, what in enumerate(("fail", "die", "good", "wait"))]
     ended = {}
-    crew = side_by_side(note, jobs, 4)
+    crew = run_jobs(note, jobs, 4)
     for (path, _), code in crew:
         ended[path.name] = code
         if len(ended) == 3:
@@ -342,7 +319,7 @@ def test_jobs_fail_for_themselves_and_are_stopped_with_their_listener(tmp_path):
     assert jobs[2][0].read_text() == "good"
     assert jobs[3][0].read_text() == "stopped"
     with pytest.raises(ValueError, match="got 0"):
-        next(side_by_side(note, jobs, 0))
+        next(run_jobs(note, jobs, 0))
 
 
 @pytest.fixture(scope="module")
@@ -354,7 +331,7 @@ def ablated(tmp_path_factory):
     base = merge(BASE, {"data": {"train": [str(text)], "test": [str(test)]}, "train": {"max_steps": 4}})
     meaningless = {"name": "no pair", "set": ["model.position.name=rotary", "model.attention.name=additive"]}
     made = plan(meaningless, base=base)
-    return folder / "study", made, list(run_ablation(made, folder / "study", 2, []))
+    return folder / "study", made, list(run(made, folder / "study", 2, []))
 
 
 def test_a_run_brings_its_row_and_a_meaningless_variant_its_reason(ablated):
@@ -373,14 +350,14 @@ def test_a_run_brings_its_row_and_a_meaningless_variant_its_reason(ablated):
     left = {path.name for path in next((folder / "runs").glob("baseline*")).iterdir()}
     assert "model" in left
     assert not left & {"checkpoints", "data"}
-    assert [line.variant for line in sum_up(made, rows).lines] == ["baseline", "no pair"]
+    assert [line.variant for line in summarise(made, rows).lines] == ["baseline", "no pair"]
 
 
 def test_what_is_finished_is_not_run_again(ablated):
     folder, made, _ = ablated
-    without = Plan(made.seeds, made.variants[:1])
+    without = AblationPlan(made.seeds, made.variants[:1])
     before = (folder / RESULTS).read_bytes()
-    assert list(run_ablation(without, folder, 2, [])) == []
+    assert list(run(without, folder, 2, [])) == []
     assert (folder / RESULTS).read_bytes() == before
 
 
@@ -394,6 +371,6 @@ def test_a_run_that_was_stopped_goes_on(tmp_path):
     (job, *_) = make_jobs(made, tmp_path / "study", 1, [])
     half = replace(job.settings, train=replace(job.settings.train, max_steps=8))
     train(half, job.folder, lambda progress: None)
-    rows = list(run_ablation(made, tmp_path / "study", 1, []))
+    rows = list(run(made, tmp_path / "study", 1, []))
     assert rows[0].reason == "all 12 steps are done"
     assert "going on from step 8" in (job.folder / "log.txt").read_text()

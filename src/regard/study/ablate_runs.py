@@ -1,4 +1,4 @@
-"""Variants from TOML; one run -> one row."""
+"""The variants of an ablation, read from TOML, and one run of one of them."""
 
 import json
 import math
@@ -21,8 +21,9 @@ from regard.checkpoint import read_json, settings_table, write_json
 from regard.checkpoint.folder import load_model
 from regard.config import Settings, merge, parse_override, parse_settings, unknown
 from regard.data.prepare import FINGERPRINT, fingerprint, prepare
-from regard.study.parallel import to_file
-from regard.study.stats import plain, signature
+from regard.study.parallel import redirect_output
+from regard.study.stats import signature
+from regard.terminal import to_json
 from regard.train.loop import RunStoppedError
 from regard.train.run import choose_device
 from regard.train.start import resolve_paths  # where the texts that a file names lie
@@ -32,14 +33,14 @@ BASELINE = "baseline"
 TITLE = "What each part is worth"
 KEYS = ["title", "seeds", "base", "variant"]
 TABLES = tuple(table.name for table in fields(Settings))
-# What must be the same for all, or they could not be compared: the budget, and all data but what is learned from.
-LEARNED = ("train", "weights", "tags")
+# What must be the same for all to be comparable: the budget, and all data but the training text.
+TRAINING_TEXT = ("train", "weights", "tags")
 BUDGET = ("batch_tokens", "accumulate", "max_epochs", "max_steps", "max_minutes", "patience", "seed")
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One line of the comparison: its settings, what it exchanges, and which part that belongs to."""
+    """One variant: its settings, what it exchanges, and the part that belongs to."""
 
     name: str
     part: str
@@ -48,7 +49,7 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Plan:
+class AblationPlan:
     """All variants, the baseline first, each to be run with each seed."""
 
     seeds: tuple[int, ...]
@@ -57,26 +58,26 @@ class Plan:
 
     @property
     def same_data(self) -> bool:
-        """Tells whether all learn from the same text."""
+        """Return whether all variants train on the same text."""
         return all(variant.settings.data == self.variants[0].settings.data for variant in self.variants)
 
-    def same_pieces(self, variant: Variant) -> bool:
-        """Tells whether a variant says the same pieces as the baseline, so that what one of them costs compares."""
+    def same_vocabulary(self, variant: Variant) -> bool:
+        """Return whether a variant has the baseline's vocabulary, so that losses per token compare."""
         base, made = self.variants[0].settings, variant.settings
         sampled = replace(made.text, sampling=base.text.sampling, variants=base.text.variants)
         return made.data == base.data and sampled == base.text
 
 
-def read_plan(path: Path, corpora: Path | None) -> Plan:
-    """Reads a file with `title`, `seeds`, tables of `[base]`, and `[[variant]]`s; a mistake is said with its name."""
+def read_plan(path: Path, corpora: Path | None) -> AblationPlan:
+    """Read a file with `title`, `seeds`, tables of `[base]`, and `[[variant]]`s; errors name the file."""
     try:
         return make_plan(tomllib.loads(path.read_text(encoding="utf-8")), path.parent, corpora)
     except (ValueError, OSError) as error:
         raise ValueError(f"{path}: {error}") from error
 
 
-def make_plan(file: Mapping[str, Any], beside: Path, corpora: Path | None) -> Plan:
-    """Makes the settings of all variants."""
+def make_plan(file: Mapping[str, Any], beside: Path, corpora: Path | None) -> AblationPlan:
+    """Make the settings of all variants."""
     for key in file:
         if key not in KEYS:
             raise ValueError(unknown(key, KEYS, "key"))
@@ -89,11 +90,11 @@ def make_plan(file: Mapping[str, Any], beside: Path, corpora: Path | None) -> Pl
     if len(variants) < 2 or len(set(names)) < len(names):
         twice = [name for name in names if names.count(name) > 1]
         raise ValueError(f"there must be 1 or more variants, each with a name of its own, got {twice or names[1:]}")
-    return Plan(_seeds(file.get("seeds", [0])), tuple(variants), str(file.get("title", TITLE)))
+    return AblationPlan(_seeds(file.get("seeds", [0])), tuple(variants), str(file.get("title", TITLE)))
 
 
 def check_base(base: Settings) -> None:
-    """Raises ValueError for a budget that would not be the same for all."""
+    """Raise ValueError for a budget that would not be the same for all."""
     if not base.data.train:
         raise ValueError("base.data.train must name the text that all learn from, got nothing")
     if base.train.max_steps is None:
@@ -105,7 +106,7 @@ def check_base(base: Settings) -> None:
 
 
 def make_variant(given: Mapping[str, Any], base: Mapping[str, Any], first: Settings) -> Variant:
-    """Lays one variant's tables over the base."""
+    """Merge one variant's tables into the base."""
     name = given.get("name")
     if not isinstance(name, str) or not name:
         raise ValueError(f"a variant must have a name, got {name!r}")
@@ -119,33 +120,35 @@ def make_variant(given: Mapping[str, Any], base: Mapping[str, Any], first: Setti
         check_changes(changes)
     except ValueError as error:
         raise ValueError(f"variant {name!r}: {error}") from error
-    return Variant(name, str(given.get("part", "")), tuple(said for _, said in changes), made)
+    return Variant(name, str(given.get("part", "")), tuple(change for _, change in changes), made)
 
 
 def check_changes(changes: list[tuple[str, str]]) -> None:
-    """Raises ValueError for a variant that exchanges nothing, or what must be the same for all."""
+    """Raise ValueError for a variant that exchanges nothing, or what must be the same for all."""
     if not changes:
         raise ValueError("it is the same as the base: leave it out, or exchange a part")
-    for setting, said in changes:
+    for setting, change in changes:
         table, _, name = setting.partition(".")
-        if (table == "data" and name not in LEARNED) or (table == "train" and name in BUDGET):
-            raise ValueError(f"all variants are judged by the same text and budget, got {said}: change it in the base")
+        if (table == "data" and name not in TRAINING_TEXT) or (table == "train" and name in BUDGET):
+            raise ValueError(
+                f"all variants are judged by the same text and budget, got {change}: change it in the base"
+            )
 
 
 def differences(one: Settings, other: Settings) -> list[tuple[str, str]]:
-    """Lists the settings in which two differ: each one's name, and what it was and is."""
-    found = []
+    """List the settings in which two differ: each one's name, and its old and new value."""
+    changes = []
     old, new = settings_table(one), settings_table(other)
     for table, values in old.items():
         for name, value in values.items():
             if new[table][name] != value:
                 setting = f"{table}.{name}"
-                found.append((setting, f"{setting}: {_worded(value)} → {_worded(new[table][name])}"))
-    return found
+                changes.append((setting, f"{setting}: {_worded(value)} → {_worded(new[table][name])}"))
+    return changes
 
 
 def digest(made: Settings) -> str:
-    """Names settings by a few letters, so that a result can be told to be of others."""
+    """Return a hash of settings, by which results of other settings are recognised."""
     return blake2b(dumps(settings_table(made), sort_keys=True).encode(), digest_size=6).hexdigest()
 
 
@@ -167,16 +170,12 @@ def _worded(value: Any) -> str:
 
 
 PLAN = Path(__file__).with_name("reversal.toml")  # the ablation that needs no text but this
-ABOUT = (
-    "The text is made by the program: strings of letters, to be written backwards (`study/reversal.py`); settings and "
-    "variants are in `study/reversal.toml`. It shows that parts differ, not which is better for a language."
-)
 LETTERS = "abcdefghijklmnop"
 SIZES = {"train": 4000, "valid": 200, "test": 200}
 
 
 def write_reversals(folder: Path, shortest: int = 4, longest: int = 10, seed: int = 0) -> None:
-    """Writes three files of pairs that share no string; what is there already stays."""
+    """Write three files of pairs that share no string; existing files stay."""
     names = [folder / f"{name}.tsv" for name in SIZES]
     if all(path.exists() for path in names):
         return
@@ -189,37 +188,37 @@ def write_reversals(folder: Path, shortest: int = 4, longest: int = 10, seed: in
 
 
 def draw_reversals(n: int, shortest: int, longest: int, seed: int) -> list[tuple[str, str]]:
-    """Draws different strings, letters apart, each with its reversal."""
-    chance = random.Random(seed)
-    found: dict[str, str] = {}
-    while len(found) < n:
-        letters = [chance.choice(LETTERS) for _ in range(chance.randint(shortest, longest))]
-        found[" ".join(letters)] = " ".join(reversed(letters))
-    return list(found.items())
+    """Draw different strings of separate letters, each with its reversal."""
+    generator = random.Random(seed)
+    pairs: dict[str, str] = {}
+    while len(pairs) < n:
+        letters = [generator.choice(LETTERS) for _ in range(generator.randint(shortest, longest))]
+        pairs[" ".join(letters)] = " ".join(reversed(letters))
+    return list(pairs.items())
 
 
-RESULT, SAID = "result.json", "said.txt"
+RESULT, OUTPUT = "result.json", "said.txt"
 
 
 @dataclass(frozen=True)
-class Job:
-    """One variant with one seed, where it runs, and beside how many others."""
+class AblationJob:
+    """One variant with one seed, its folder, and how many run at a time."""
 
     variant: Variant
     seed: int
     folder: Path
-    prepared: Path  # the base's folder, in whose `data` the text lies ready
+    prepared: Path  # the base's folder, with the prepared text in `data`
     beside: int
 
     @property
     def settings(self) -> Settings:
-        """Gives the settings with the seed in them."""
+        """Return the settings with the seed in them."""
         return replace(self.variant.settings, train=replace(self.variant.settings.train, seed=self.seed))
 
 
 @dataclass(frozen=True)
-class Row:
-    """What one run brought; one that failed says why, and brought nothing else."""
+class AblationRow:
+    """The result of one run; one that failed has its error and nothing else."""
 
     variant: str
     part: str
@@ -228,50 +227,50 @@ class Row:
     digest: str  # of the settings
     error: str | None = None
     parameters: int | None = None
-    tokens_per_second: float | None = None  # real target tokens, median over training, validation left out
+    tokens_per_second: float | None = None  # target tokens without padding, median over training, without validation
     seconds: float | None = None  # of training and validation
-    loss: float | None = None  # −log p of a target token of the validation text, of the model that was best
+    loss: float | None = None  # −log p of a target token of the validation text, for the best model
     perplexity: float | None = None
     bleu_valid: float | None = None
     bleu_test: float | None = None
     chrf_test: float | None = None
-    reason: str | None = None  # why it ended
+    reason: str | None = None  # why training ended
     curve: list[dict[str, float | int]] = field(default_factory=list)  # step, loss, bleu, chrf of each validation
     beside: int = 1  # runs that shared the machine
     signature: dict[str, Any] = field(default_factory=dict)
 
 
-def do_run(job: Job) -> None:
-    """Runs, or goes on with what was stopped, and leaves the row in the run's folder; for a process of its own."""
-    to_file(job.folder / SAID)
+def run_job(job: AblationJob) -> None:
+    """Run or resume one job, in a process of its own, and leave the row in its folder."""
+    redirect_output(job.folder / OUTPUT)
     torch.set_num_threads(1)
     try:
-        row = measured(job, train(job.settings, job.folder, lambda progress: None))
+        row = successful_row(job, train(job.settings, job.folder, lambda progress: None))
     except RunStoppedError as stop:
         raise SystemExit(128 + stop.number) from stop
     except Exception as error:
-        row = failed(job, f"{type(error).__name__}: {error}")
+        row = failed_row(job, f"{type(error).__name__}: {error}")
     with atomic_file(job.folder / RESULT) as draft:
-        write_json(draft, plain(row))
+        write_json(draft, to_json(row))
 
 
-def failed(job: Job, why: str) -> Row:
-    """Makes the row of a run that brought nothing."""
-    return Row(**_about(job), error=why)
+def failed_row(job: AblationJob, why: str) -> AblationRow:
+    """Return the row of a run that failed."""
+    return AblationRow(**_about(job), error=why)
 
 
-def read_row(path: Path) -> Row:
-    """Reads a row that a run left."""
+def read_row(path: Path) -> AblationRow:
+    """Read a row that a run left."""
     try:
-        return Row(**read_json(path))
+        return AblationRow(**read_json(path))
     except TypeError as error:
         raise ValueError(f"{path}: this is no row of an ablation ({error})") from error
 
 
-def measured(job: Job, outcome: Outcome) -> Row:
-    """Makes the row of a run that is done, and lets its checkpoints go: it will not go on."""
+def successful_row(job: AblationJob, outcome: Outcome) -> AblationRow:
+    """Return the row of a finished run, and delete its checkpoints."""
     best, test, device = outcome.best, outcome.test, choose_device(job.settings.train.device)
-    row = Row(
+    row = AblationRow(
         **_about(job),
         parameters=sum(parameter.numel() for parameter in load_model(job.folder).model.parameters()),
         tokens_per_second=median_speed(job.folder / "metrics.jsonl"),
@@ -282,7 +281,7 @@ def measured(job: Job, outcome: Outcome) -> Row:
         bleu_test=None if test is None else test.bleu,
         chrf_test=None if test is None else test.chrf,
         reason=outcome.reason,
-        curve=[dict(found) for found in outcome.progress.valid],
+        curve=[dict(each) for each in outcome.progress.valid],
         signature=signature(device.type, seed=job.seed, settings=digest(job.settings)),
     )
     for name in ("checkpoints", "data"):
@@ -291,21 +290,21 @@ def measured(job: Job, outcome: Outcome) -> Row:
 
 
 def median_speed(path: Path) -> float | None:
-    """Gives the median of the speeds that a run told of itself, without the first, in which all begins."""
-    told = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    speeds = [each["tokens_per_second"] for each in told if "tokens_per_second" in each]
+    """Return the median of the speeds that a run logged, without the first, which includes the warm-up."""
+    logged = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    speeds = [each["tokens_per_second"] for each in logged if "tokens_per_second" in each]
     return statistics.median(speeds[1:] or speeds) if speeds else None
 
 
 def prepare_text(base: Settings, folder: Path) -> None:
-    """Prepares the text of all variants, once."""
+    """Prepare the text of all variants, once."""
     prepare(base.data, base.text, folder, lambda message: None, base.train.seed)
 
 
-def link_text(job: Job, base: Settings) -> None:
-    """Gives a run the text that is ready, as links: the seed of its training does not change what all learn from.
+def link_text(job: AblationJob, base: Settings) -> None:
+    """Link the prepared text into a run's folder: the seed of training does not change the text.
 
-    A variant that has another text, such as another vocabulary, prepares its own.
+    A variant with another text, or another vocabulary, prepares its own.
     """
     made, target = job.settings, job.folder / "data"
     if target.exists() or (made.data, made.text) != (base.data, base.text):
@@ -316,7 +315,7 @@ def link_text(job: Job, base: Settings) -> None:
         (draft / FINGERPRINT).write_text(fingerprint(made.data, made.text, made.train.seed, None), encoding="utf-8")
 
 
-def _about(job: Job) -> dict[str, Any]:
+def _about(job: AblationJob) -> dict[str, Any]:
     variant = job.variant
     about = {"variant": variant.name, "part": variant.part, "changes": list(variant.changes), "seed": job.seed}
     return {**about, "digest": digest(job.settings), "beside": job.beside}

@@ -12,20 +12,19 @@ from torch.testing import assert_close
 from regard.batch import make_batch
 from regard.model.norm import LayerNorm, Residual
 from regard.padding import BOS, EOS
-from regard.study.inputs import bundled_pairs, readable
-from regard.study.probe import (
+from regard.study.inputs import bundled_pairs, encode_pairs
+from regard.study.no_residuals import NoResidual, SmallSettings, renumber_tokens, small_models, without_residuals
+from regard.study.position_probe import (
     STRENGTHS,
     ProbeSettings,
     fit_ridge,
     is_word,
     probe,
-    probed,
+    probe_points,
     r_squared,
-    run_position_probe,
-    shares,
+    relative_positions,
+    run,
 )
-from regard.study.residual_free import Bare, SmallSettings, renumbered, small_models, without_residuals
-from regard.study.stats import spread
 from regard.study.stream_parts import code_vectors, scheme_of, word_vectors
 from regard.trace.residual import Tokens, record_streams
 from tests.parts import noise
@@ -39,7 +38,7 @@ PAIRS = make_pairs()
 
 @pytest.fixture(scope="module")
 def study():
-    return run_position_probe("random", translator_with(), PAIRS, SETTINGS)
+    return run("random", translator_with(), PAIRS, SETTINGS)
 
 
 def tokens(lengths):
@@ -54,7 +53,7 @@ def test_words_are_pieces_of_sentences_with_several():
 
 
 def test_shares_run_from_the_first_word_to_the_last():
-    found = shares(torch.tensor([1, 2, 3, 4, 5, 1, 2]), torch.tensor([0, 0, 0, 0, 0, 3, 3]))
+    found = relative_positions(torch.tensor([1, 2, 3, 4, 5, 1, 2]), torch.tensor([0, 0, 0, 0, 0, 3, 3]))
     assert_close(found, torch.tensor([0, 0.25, 0.5, 0.75, 1, 0, 1], dtype=torch.float64))
 
 
@@ -65,7 +64,7 @@ def test_a_planted_position_is_read_and_its_shuffle_is_not():
         "planted": text.positions[:, None] * direction + 0.1 * noise(n, 5, seed=2),
         "nothing": noise(n, 5, seed=3),
     }
-    found = probed(vectors, text, ProbeSettings(splits=3))
+    found = probe_points(vectors, text, ProbeSettings(splits=3))
     assert (found["planted"][:, 0] > 0.99).all() and (found["planted"][:, 2] < 0.02).all()
     assert 0.3 < float(found["planted"][:, 1].mean()) < 0.97  # lengths differ: the place alone does not tell the share
     assert (found["nothing"] < 0.02).all()
@@ -94,8 +93,8 @@ def test_codes_alone_tell_the_place_and_shuffled_places_nobody(study):
     encoder, decoder = study.stacks
     assert (encoder.stack, decoder.stack) == ("encoder", "decoder")
     for stack, layers in ((encoder, 2), (decoder, 1)):
-        assert stack.codes.place.mean > 0.99
-        assert stack.codes.place.mean > stack.words.place.mean
+        assert stack.codes.position.mean > 0.99
+        assert stack.codes.position.mean > stack.words.position.mean
         assert len(stack.points) == layers + 1
         assert all(reading.shuffled.mean < 0.1 for reading in [*stack.points, stack.codes, stack.words])
     assert [reading.point for reading in decoder.updates] == ["0 attention", "0 cross attention", "0 feed forward"]
@@ -109,9 +108,9 @@ def test_small_models_are_of_four_kinds_and_all_seeds_count(study):
         (False, False),
         (False, True),
     ]
-    more = run_position_probe("random", translator_with(), PAIRS, replace(SETTINGS, small_seeds=2))
+    more = run("random", translator_with(), PAIRS, replace(SETTINGS, small_seeds=2))
     assert {small.loss.n for small in more.small} == {2}
-    assert {reading.place.n for small in more.small for stack in small.stacks for reading in stack.points} == {4}
+    assert {reading.position.n for small in more.small for stack in small.stacks for reading in stack.points} == {4}
 
 
 def test_a_bare_residual_is_its_sublayer():
@@ -120,7 +119,7 @@ def test_a_bare_residual_is_its_sublayer():
     norm = LayerNorm(5).double()
     torch.nn.init.normal_(norm.weight)
     for first in (True, False):
-        bare = Bare(Residual(norm, first, 0.0))
+        bare = NoResidual(Residual(norm, first, 0.0))
         expected = torch.tanh(norm(x)) if first else norm(torch.tanh(x))
         assert_close(bare(x, torch.tanh(bare.before(x, None)), None), expected)
 
@@ -135,8 +134,8 @@ def test_models_with_and_without_start_alike_and_differ_by_the_sum():
 
 
 def test_small_models_learn_and_start_from_the_same_numbers():
-    text = readable(translator_with(), [(word, word) for word, _ in make_pairs(24)], 1)
-    src, tgt, n_pieces = renumbered(text.src, text.tgt)
+    text = encode_pairs(translator_with(), [(word, word) for word, _ in make_pairs(24)], 1)
+    src, tgt, n_pieces = renumber_tokens(text.src, text.tgt)
     settings = replace(TINY, steps=20, lr=2e-2, dropout=0.0)
     made = small_models(src, tgt, n_pieces, settings, [0], "cpu")
     losses = {(small.residual, small.trained): small.loss for small in made}
@@ -151,7 +150,7 @@ def test_small_models_learn_and_start_from_the_same_numbers():
 
 
 def test_pieces_get_small_numbers_of_their_own():
-    src, tgt, n = renumbered([[90, 7, 90]], [[7, 1, 2000]])
+    src, tgt, n = renumber_tokens([[90, 7, 90]], [[7, 1, 2000]])
     assert (src, tgt, n) == ([[5, 4, 5]], [[4, 1, 6]], 7)
 
 
@@ -166,18 +165,10 @@ def test_the_text_that_comes_along_is_read_both_ways():
 
 def test_pairs_that_cannot_be_read_are_left_out_and_few_are_refused():
     translator = translator_with()
-    text = readable(translator, [*PAIRS, ("", "a"), ("a" * 31, "b")], 1)
+    text = encode_pairs(translator, [*PAIRS, ("", "a"), ("a" * 31, "b")], 1)
     assert (len(text.src), text.n_unread) == (24, 2)
     with pytest.raises(ValueError, match="needs 16 pairs or more that the model can read, got 3"):
-        run_position_probe("random", translator, PAIRS[:3], SETTINGS)
-
-
-def test_a_spread_is_mean_and_deviation():
-    found = spread([1.0, 3.0])
-    assert (found.mean, found.n) == (2.0, 2) and found.spread == pytest.approx(2**0.5)
-    assert spread(torch.tensor([4.0])).spread == 0.0
-    with pytest.raises(ValueError, match="needs one measurement or more, got 0"):
-        spread([])
+        run("random", translator, PAIRS[:3], SETTINGS)
 
 
 N_SENTENCES, LENGTH, D = 300, 7, 11

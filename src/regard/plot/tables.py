@@ -1,135 +1,19 @@
-"""What commands print: messages, progress, tables of traces and heads."""
+"""Tables of traces and heads, for the terminal."""
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from math import exp
-from pathlib import Path
-from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Float
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import track
 from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
-from regard.plot.canvas import readable, shorten
-from regard.score import Scores
+from regard.terminal import QUIET, readable, shorten
 from regard.trace.decompose import Terms
 from regard.trace.head_report import HeadReport, HeadSummary
 from regard.trace.summary import LayerEntropies
 from regard.trace.trace import OutputToken
-from regard.zoo import Entry
-
-T = TypeVar("T")
-
-
-def with_bar(items: Iterable[T], total: int | None, what: str) -> Iterable[T]:
-    """Show progress on the error stream, where a person is watching, so that results can be piped."""
-    console = Console(stderr=True)
-    return track(items, what, total=total, console=console, transient=True, disable=not console.is_terminal)
-
-
-def as_json(result: Any) -> str:
-    """Return a result as one line of JSON."""
-    from regard.study.stats import plain
-
-    return json.dumps(plain(result), ensure_ascii=False)
-
-
-def print_json(result: Any) -> None:
-    """Print a result for programs."""
-    print(as_json(result))
-
-
-def print_tables(*tables: Table) -> None:
-    """Print tables for people; brackets and colons in somebody's words are just that."""
-    console = Console(markup=False, emoji=False)
-    for table in tables:
-        console.print(table)
-        console.print()
-
-
-def print_markdown(text: str) -> None:
-    """Print a page for people."""
-    from rich.markdown import Markdown
-
-    Console().print(Markdown(text))
-
-
-@contextmanager
-def writing(output: Path | None) -> Iterator[Callable[[str], None]]:
-    """Return what writes a line to stdout, or to a file that is there whole in the end or not at all."""
-    if output is None:
-        yield print
-        return
-    from regard.atomic import atomic_file
-
-    with atomic_file(output) as draft, draft.open("w", encoding="utf-8") as file:
-        yield lambda line: print(line, file=file)
-
-
-def say(message: str) -> None:
-    """Say a sentence on the error stream."""
-    Console(stderr=True, soft_wrap=True, emoji=False).print(message)
-
-
-def escaped(text: str) -> str:
-    """Keep a text from being read as markup."""
-    return escape(text)
-
-
-QUIET: Any = {
-    "box": SIMPLE_HEAD,
-    "title_justify": "left",
-    "caption_justify": "left",
-    "title_style": "bold",
-    "pad_edge": False,
-    "show_edge": False,
-    "padding": (0, 1, 0, 0),
-}
-
-
-def result_table(result: Scores) -> Table:
-    """List scores with what they were measured by."""
-    table = Table(title=f"{result.n:,} sentences", **QUIET)
-    for column in ("score", "value", "signature"):
-        table.add_column(column, justify="right" if column == "value" else "left")
-    table.add_row("BLEU", f"{result.bleu:.2f}", result.bleu_signature)
-    table.add_row("chrF", f"{result.chrf:.2f}", result.chrf_signature)
-    return table
-
-
-def info_table(found: dict[str, Any]) -> Table:
-    """List what a model is."""
-    table = Table(title="Model", show_header=False, **QUIET)
-    form = f"{found['precision']}, {found['bytes'] / 2**20:.1f} MiB in {found['shards']} file"
-    table.add_row("parameters", f"{found['parameters']:,} as {form}{'s' * (found['shards'] > 1)}")
-    table.add_row("pieces", f"{found['vocabulary']['src']:,} source, {found['vocabulary']['tgt']:,} target")
-    for name in ("data", "text", "model", "decode"):
-        for key, value in found["settings"][name].items():
-            table.add_row(f"{name}.{key}", str(value))
-    for name, value in found["scores"].items():
-        table.add_row(f"scores.{name}", str(value))
-    return table
-
-
-def models_table(entries: list[Entry]) -> Table:
-    """List the models that come with the package, and below them their licences, which may be many."""
-    licences = "\n".join(f"{each.name}: {each.licence or 'no licence is named'}" for each in entries)
-    table = Table(title="Models that come with the package", caption=f"Licences\n{licences}", **QUIET)
-    for column in ("name", "from", "to", "family", "parameters", "MiB", "BLEU"):
-        right = column in {"parameters", "MiB", "BLEU"}
-        table.add_column(column, justify="right" if right else "left", no_wrap=True)
-    for each in entries:
-        bleu = "–" if each.bleu is None else f"{each.bleu:.1f} ({each.measured_on})"
-        sizes = f"{each.parameters:,}", f"{each.mib:.1f}", bleu
-        table.add_row(each.name, each.src_lang, each.tgt_lang, each.family, *sizes)
-    return table
 
 
 def word_attention_table(

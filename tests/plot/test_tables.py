@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from regard.plot.terminal import head_table, word_attention_table
+from regard.plot.tables import head_table, word_attention_table
 from regard.trace.head_ablation import Quality
 from regard.trace.head_report import HeadReport, HeadStats, HeadSummary
 from tests.plot.figures import SRC, TGT, weights

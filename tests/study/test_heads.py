@@ -3,21 +3,21 @@
 import pytest
 
 import regard
-from regard.study.inputs import readable
-from regard.study.pruning import (
-    MEASURED,
+from regard.study.heads import (
+    LEAST_FIRST,
+    MOST_FIRST,
     RANDOM,
-    REVERSED,
-    Curve,
-    Kept,
     Pruner,
-    PruneSettings,
-    draw_curves,
+    PruningCurve,
+    PruningPoint,
+    PruningSettings,
     half,
-    kept_sizes,
-    run_pruning,
+    head_counts,
+    measure_curves,
+    run,
 )
-from regard.study.stats import Spread
+from regard.study.inputs import encode_pairs
+from regard.study.stats import MeanStd
 from regard.trace.head_ablation import measure_quality
 from tests.study.models import make_pairs, translator_with
 from tests.trace.makers import make_model, make_translator
@@ -35,13 +35,15 @@ def learned(tmp_path_factory):
 
 def curve(*bleus):
     n = len(bleus) - 1
-    return Curve("", [Kept(n - i, Spread(0.0, 0.0, 1), Spread(float(bleu), 0.0, 1)) for i, bleu in enumerate(bleus)])
+    return PruningCurve(
+        "", [PruningPoint(n - i, MeanStd(0.0, 0.0, 1), MeanStd(float(bleu), 0.0, 1)) for i, bleu in enumerate(bleus)]
+    )
 
 
 def test_quality_without_heads_is_that_of_a_model_without_them():
     model = make_model(n_encoder_layers=2)
     translator = make_translator(model)
-    pruner = Pruner(translator, readable(translator, PAIRS, 1))
+    pruner = Pruner(translator, encode_pairs(translator, PAIRS, 1))
     assert len(pruner.columns) == 8
     removed = model
     for name in ("encoder:1:0", "cross:0:1", "decoder:0:0"):
@@ -66,7 +68,7 @@ def planted(model, useless):
 def test_the_only_useful_head_goes_last_and_costs_all():
     every = [f"{place}:{head}" for place in ("encoder:0", "encoder:1", "decoder:0", "cross:0") for head in (0, 1)]
     translator, pairs = planted(make_model(n_encoder_layers=2), [name for name in every if name != "decoder:0:0"])
-    study = run_pruning("planted", translator, pairs, PruneSettings(points=9, random_orders=1))
+    study = run("planted", translator, pairs, PruningSettings(points=9, random_orders=1))
     assert study.importance[0][0] == "decoder:0:0" and study.importance[0][1] > 0.3
     assert [rise for _, rise in study.importance[1:]] == [0.0] * 7
     measured, back, _ = ([kept.loss.mean for kept in each.points] for each in study.curves)
@@ -76,8 +78,8 @@ def test_the_only_useful_head_goes_last_and_costs_all():
 
 def test_curves_begin_with_all_heads_and_end_with_none():
     translator, pairs = planted(make_model(n_encoder_layers=2), [])
-    study = run_pruning("random", translator, pairs, PruneSettings(points=3, random_orders=2, seed=3))
-    assert [each.order for each in study.curves] == [MEASURED, REVERSED, RANDOM]
+    study = run("random", translator, pairs, PruningSettings(points=3, random_orders=2, seed=3))
+    assert [each.order for each in study.curves] == [LEAST_FIRST, MOST_FIRST, RANDOM]
     for each in study.curves:
         assert [kept.n for kept in each.points] == [8, 4, 0]
         assert each.points[0].loss.mean == study.curves[0].points[0].loss.mean == study.whole.loss
@@ -92,11 +94,11 @@ def test_useless_heads_of_a_model_that_has_learned_go_first(learned, useless):
     translator, pairs = learned
     alone, _ = planted(translator.model, useless)
     alone.tokenizer = translator.tokenizer
-    study = run_pruning("planted", alone, pairs, PruneSettings(points=7, random_orders=1))
+    study = run("planted", alone, pairs, PruningSettings(points=7, random_orders=1))
     assert {name for name, _ in study.importance[-len(useless) :]} == set(useless)
     measured, back, _ = study.curves
     for number in range(len(useless) + 1):
-        assert measured.points[number] == Kept(6 - number, measured.points[0].loss, measured.points[0].bleu)
+        assert measured.points[number] == PruningPoint(6 - number, measured.points[0].loss, measured.points[0].bleu)
     assert measured.points[len(useless) + 1].loss.mean > measured.points[0].loss.mean
     assert back.points[1].loss.mean > measured.points[1].loss.mean
     assert measured.points[0].bleu.mean > measured.points[-1].bleu.mean + 10
@@ -104,18 +106,18 @@ def test_useless_heads_of_a_model_that_has_learned_go_first(learned, useless):
 
 def test_what_several_orders_share_is_measured_once():
     translator = translator_with()
-    pruner, asked = Pruner(translator, readable(translator, PAIRS, 1)), []
+    pruner, asked = Pruner(translator, encode_pairs(translator, PAIRS, 1)), []
 
     def bar(items, total, what):
         asked.extend(frozenset(key) for key, _ in items)
         return items
 
-    draw_curves(pruner, list(pruner.columns), PruneSettings(points=3, random_orders=3), bar)
+    measure_curves(pruner, list(pruner.columns), PruningSettings(points=3, random_orders=3), bar)
     assert len(asked) == len(set(asked)) and frozenset() in asked and frozenset(pruner.columns) in asked
 
 
 def test_halves_share_no_pair():
-    text = readable(translator_with(), PAIRS, 1)
+    text = encode_pairs(translator_with(), PAIRS, 1)
     one, other = half(text, 0), half(text, 1)
     assert sorted([*one.pairs, *other.pairs]) == sorted(PAIRS) and not {*one.pairs} & {*other.pairs}
     assert (one.src, one.tgt) == (text.src[::2], text.tgt[::2])
@@ -129,12 +131,12 @@ def test_enough_heads_keep_bleu_at_every_larger_number():
 
 
 def test_numbers_of_heads_run_evenly_from_all_to_none():
-    assert kept_sizes(60, 5) == [60, 45, 30, 15, 0]
-    assert kept_sizes(3, 11) == [3, 2, 1, 0]
+    assert head_counts(60, 5) == [60, 45, 30, 15, 0]
+    assert head_counts(3, 11) == [3, 2, 1, 0]
     with pytest.raises(ValueError, match="needs 2 points or more, all heads and none, got 1"):
-        kept_sizes(6, 1)
+        head_counts(6, 1)
 
 
 def test_few_pairs_are_refused():
     with pytest.raises(ValueError, match="needs 8 pairs or more that the model can read, got 2"):
-        run_pruning("random", translator_with(), PAIRS[:2], PruneSettings())
+        run("random", translator_with(), PAIRS[:2], PruningSettings())

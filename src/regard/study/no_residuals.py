@@ -1,4 +1,4 @@
-"""A twin model without residuals."""
+"""Small models with and without residual connections, trained on the same text."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from regard.train.examples import ExampleSettings, train_on_examples
 from regard.train.loss import smoothed_cross_entropy
 
 
-class Bare(nn.Module):
+class NoResidual(nn.Module):
     """A residual without its sum: `norm(dropout(f(x)))`, or, the norm before the sub-layer, `dropout(f(norm(x)))`."""
 
     def __init__(self, residual: Residual):
@@ -40,22 +40,22 @@ class Bare(nn.Module):
 
 
 def without_residuals(model: Seq2Seq) -> Seq2Seq:
-    """Takes the residual connections out of a model, in place; its parameters stay what they are."""
+    """Remove the residual connections of a model, in place; its parameters stay."""
     for module in list(model.modules()):
         for name, child in module.named_children():
             if type(child) is Residual:
-                setattr(module, name, Bare(child))
+                setattr(module, name, NoResidual(child))
     return model
 
 
-HELD_OUT = 5  # every fifth pair is not learned from …
-MOST_HELD_OUT = 500  # … and so many of these say how good a model is
+HELD_OUT = 5  # every fifth pair is held out …
+MAX_HELD_OUT = 500  # … and this many of these measure the loss
 N_SPECIAL = max(PAD, BOS, EOS) + 1
 
 
 @dataclass(frozen=True)
 class SmallSettings:
-    """What the small models are, and how long they learn."""
+    """The size of the small models, and their training."""
 
     n_encoder_layers: int = 4
     n_decoder_layers: int = 2
@@ -64,14 +64,14 @@ class SmallSettings:
     d_ff: int = 128
     norm_place: str = "before"
     dropout: float = 0.1
-    batch: int = 16  # sentences in one step
+    batch: int = 16  # sentences per step
     steps: int = 1000
     lr: float = 2e-3
 
 
 @dataclass(frozen=True, eq=False)
-class Small:
-    """One of the small models: how it was made, what a held-out token costs it, and the model itself."""
+class SmallModel:
+    """One of the small models, with the loss of a held-out token."""
 
     residual: bool
     trained: bool
@@ -80,38 +80,38 @@ class Small:
     model: Seq2Seq
 
 
-def renumbered(src: Sequence[Ids], tgt: Sequence[Ids]) -> tuple[list[Ids], list[Ids], int]:
-    """Gives each piece that occurs a small number of its own, special ones their old one; and how many there are."""
-    found = sorted({int(piece) for ids in [*src, *tgt] for piece in ids if piece >= N_SPECIAL})
-    numbers = {piece: N_SPECIAL + n for n, piece in enumerate(found)} | {n: n for n in range(N_SPECIAL)}
+def renumber_tokens(src: Sequence[Ids], tgt: Sequence[Ids]) -> tuple[list[Ids], list[Ids], int]:
+    """Renumber the tokens that occur from 0 on, special ones first; return both sides and the vocabulary's size."""
+    tokens = sorted({int(token) for ids in [*src, *tgt] for token in ids if token >= N_SPECIAL})
+    numbers = {token: N_SPECIAL + n for n, token in enumerate(tokens)} | {n: n for n in range(N_SPECIAL)}
 
     def renumber(side: Sequence[Ids]) -> list[Ids]:
-        return [[numbers[int(piece)] for piece in ids] for ids in side]
+        return [[numbers[int(token)] for token in ids] for ids in side]
 
-    return renumber(src), renumber(tgt), N_SPECIAL + len(found)
+    return renumber(src), renumber(tgt), N_SPECIAL + len(tokens)
 
 
 def small_models(
-    src: Sequence[Ids], tgt: Sequence[Ids], n_pieces: int, settings: SmallSettings, seeds: Sequence[int], device: str
-) -> Iterator[Small]:
-    """Makes and teaches the models one after another; each is given out before its first step and after its last."""
-    held = list(range(0, len(src), HELD_OUT))[:MOST_HELD_OUT]
-    taught = [n for n in range(len(src)) if n % HELD_OUT]
-    if not held or not taught:
+    src: Sequence[Ids], tgt: Sequence[Ids], vocab_size: int, settings: SmallSettings, seeds: Sequence[int], device: str
+) -> Iterator[SmallModel]:
+    """Build and train the models one after another; yield each before its first step and after its last."""
+    held = list(range(0, len(src), HELD_OUT))[:MAX_HELD_OUT]
+    trained = [n for n in range(len(src)) if n % HELD_OUT]
+    if not held or not trained:
         raise ValueError(f"small models need {HELD_OUT} pairs or more to learn from, got {len(src)}")
     unseen = _batch(src, tgt, held)
     for seed in seeds:
         for residual in (True, False):
             torch.manual_seed(seed)
-            model = build_model(_model_settings(settings), (n_pieces, n_pieces)).to(device)
+            model = build_model(_model_settings(settings), (vocab_size, vocab_size)).to(device)
             model = (model if residual else without_residuals(model)).eval()
-            yield Small(residual, False, seed, _loss(model, unseen), model)
-            _teach(model, src, tgt, taught, unseen, settings, seed)
-            yield Small(residual, True, seed, _loss(model, unseen), model.eval())
+            yield SmallModel(residual, False, seed, _loss(model, unseen), model)
+            _train(model, (src, tgt), trained, unseen, settings, seed)
+            yield SmallModel(residual, True, seed, _loss(model, unseen), model.eval())
 
 
-def n_given_out(seeds: Sequence[int]) -> int:
-    """Says how many models `small_models` gives out, for whoever waits."""
+def n_small_models(seeds: Sequence[int]) -> int:
+    """Return how many models `small_models` yields, for a progress bar."""
     return 4 * len(seeds)
 
 
@@ -120,26 +120,25 @@ def _model_settings(settings: SmallSettings) -> ModelSettings:
     return ModelSettings(**{name: getattr(settings, name) for name in names})
 
 
-def _teach(
+def _train(
     model: Seq2Seq,
-    src: Sequence[Ids],
-    tgt: Sequence[Ids],
-    taught: list[int],
+    pairs: tuple[Sequence[Ids], Sequence[Ids]],
+    trained: list[int],
     unseen: Batch,
     settings: SmallSettings,
     seed: int,
 ) -> None:
-    """Learns for a number of steps, and keeps the model that was best on what it did not learn from."""
+    """Train for a number of steps, and keep the epoch with the best held-out loss."""
     device = next(model.parameters()).device
 
     def loss(numbers: Int[Tensor, " B"]) -> Float[Tensor, ""]:
-        batch = _batch(src, tgt, [taught[n] for n in numbers.tolist()]).to(device)
+        batch = _batch(*pairs, [trained[n] for n in numbers.tolist()]).to(device)
         total, _ = smoothed_cross_entropy(model(batch), batch.tgt.labels, batch.tgt.token_mask, 0.1)
         return total / batch.tgt.n_tokens
 
-    epochs = ceil(settings.steps / ceil(len(taught) / settings.batch))
+    epochs = ceil(settings.steps / ceil(len(trained) / settings.batch))
     learning = ExampleSettings(epochs, settings.batch, settings.lr, seed=seed)
-    for _ in train_on_examples(model, len(taught), loss, lambda: -_loss(model, unseen), learning):
+    for _ in train_on_examples(model, len(trained), loss, lambda: -_loss(model, unseen), learning):
         pass
 
 

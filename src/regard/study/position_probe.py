@@ -1,0 +1,379 @@
+"""`regard study position-probe`: is position lost in the upper layers?"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Bool, Float, Int
+from rich.table import Table
+from torch import Tensor
+
+from regard.model.layers import Embedding
+from regard.padding import BOS, EOS, PAD, Ids
+from regard.pipeline.translator import Translator
+from regard.plot.style import COLOURS, in_style, new_figure
+from regard.study.inputs import encode_pairs
+from regard.study.no_residuals import SmallSettings, n_small_models, renumber_tokens, small_models
+from regard.study.stats import MeanStd, mean_std
+from regard.study.stream_parts import code_vectors, scheme_of, word_vectors
+from regard.study.timing import one_thread
+from regard.terminal import QUIET
+from regard.trace.head_ablation import ProgressBar, no_progress
+from regard.trace.residual import Stream, Tokens, plain_transformer, record_streams
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Times the mean variance of a feature; the one to use is chosen on a part of the training sentences.
+STRENGTHS = tuple(10.0**power for power in range(-8, 3))
+HELD_OUT = 0.25  # of the sentences
+
+
+def fit_ridge(
+    x: Float[Tensor, "N D"], y: Float[Tensor, "N K"], strengths: Float[Tensor, "S K"]
+) -> tuple[Float[Tensor, "S D K"], Float[Tensor, "S K"]]:
+    """Return `argmin_w mean (y − w·x − b)² + λ |w|²` and b, for each target with strengths of its own.
+
+    `λ` is the strength times the mean variance of a feature. One decomposition of the D × D matrix of covariances
+    serves all strengths and targets.
+    """
+    centre, middle = x.mean(0), y.mean(0)
+    x, y = x - centre, y - middle
+    values, vectors = torch.linalg.eigh(x.T @ x / len(x))
+    values = values.clamp(min=0.0)
+    turned = vectors.T @ (x.T @ y) / len(x)  # (D, K)
+    penalty = (strengths * values.mean()).clamp(min=torch.finfo(x.dtype).tiny)
+    weights = vectors @ (turned / (values[:, None] + penalty[:, None]))  # (S, D, K)
+    return weights, middle - centre @ weights
+
+
+def r_squared(y: Float[Tensor, "N K"], guess: Float[Tensor, "*S N K"]) -> Float[Tensor, "*S K"]:
+    """Return `1 − Σ (y − guess)² / Σ (y − mean)²`: 1 for a perfect guess, 0 for one no better than the mean."""
+    total = (y - y.mean(0)).square().sum(0)
+    return 1 - (y - guess).square().sum(-2) / total
+
+
+def probe(
+    x: Float[Tensor, "N D"], y: Float[Tensor, "N K"], sentences: Int[Tensor, " N"], splits: int, seed: int
+) -> Float[Tensor, "splits K"]:
+    """Fit y from x on three quarters of the sentences, and return R² on the others, for several random splits."""
+    numbers = sentences.unique()
+    if len(numbers) < 8:
+        raise ValueError(f"a probe needs 8 sentences or more, some to learn from and some held out, got {len(numbers)}")
+    x, y = x.double(), y.double()
+    generator = torch.Generator().manual_seed(seed)
+    return torch.stack([_split(x, y, sentences, numbers, generator) for _ in range(splits)])
+
+
+def _split(x: Tensor, y: Tensor, sentences: Tensor, numbers: Tensor, generator: torch.Generator) -> Tensor:
+    """Choose strengths on a part of the training sentences, fit on all of them, and return R² on the test sentences."""
+    shuffled = numbers[torch.randperm(len(numbers), generator=generator)]
+    n_test = round(HELD_OUT * len(numbers))
+    n_tried = round(HELD_OUT * (len(numbers) - n_test))
+    test, tried = (torch.isin(sentences, some) for some in (shuffled[:n_test], shuffled[n_test : n_test + n_tried]))
+    every = torch.tensor(STRENGTHS, dtype=x.dtype)[:, None].expand(-1, y.shape[1])
+    best = _fit_and_score(x, y, ~test & ~tried, tried, every).argmax(0)
+    return _fit_and_score(x, y, ~test, test, every.gather(0, best[None]))[0]
+
+
+def _fit_and_score(
+    x: Tensor, y: Tensor, fitted: Bool[Tensor, " N"], scored: Bool[Tensor, " N"], strengths: Tensor
+) -> Float[Tensor, "S K"]:
+    """Fit and return R²; guesses are clamped to the range of the training targets.
+
+    Where a stream has collapsed to almost equal vectors, one that differs lies millions of standard deviations away,
+    and would be extrapolated as far.
+    """
+    weights, offset = fit_ridge(x[fitted], y[fitted], strengths)
+    guess = x[scored] @ weights + offset[:, None]
+    return r_squared(y[scored], guess.clamp(y[fitted].amin(0), y[fitted].amax(0)))
+
+
+LEAST_PAIRS = 16
+
+
+@dataclass(frozen=True)
+class ProbeSettings:
+    """The number of splits, and the small models that are trained on the same pairs."""
+
+    splits: int = 5
+    most: int = 1000  # pairs that are probed
+    seed: int = 0
+    small: SmallSettings = field(default_factory=SmallSettings)
+    small_seeds: int = 3
+
+
+@dataclass(frozen=True)
+class ProbeScore:
+    """How well a probe reads the position at one point: R² on held-out sentences.
+
+    `position` is the index of the token, `relative` its position between the sentence's first word, 0, and its last, 1;
+    with `shuffled` positions there is nothing to find.
+    """
+
+    point: str
+    position: MeanStd = field(metadata={"json": "place"})
+    relative: MeanStd = field(metadata={"json": "share"})
+    shuffled: MeanStd
+
+
+@dataclass(frozen=True)
+class StackScores:
+    """One stack: the stream, what each sub-layer adds, and words and codes alone."""
+
+    stack: str
+    points: list[ProbeScore]
+    updates: list[ProbeScore]
+    words: ProbeScore | None
+    codes: ProbeScore | None  # None where the encoding adds no codes to the stream
+
+
+@dataclass(frozen=True)
+class SmallScores:
+    """The small models of one kind, over all seeds: the loss of a held-out token, and their stacks."""
+
+    residual: bool
+    trained: bool
+    loss: MeanStd
+    stacks: list[StackScores]
+
+
+@dataclass(frozen=True)
+class ProbeStudy:
+    """A trained model's stacks, and small models with and without residual connections on the same text."""
+
+    model: str
+    scheme: str
+    n_pairs: int  # on which small models were trained
+    n_unread: int
+    n_words: dict[str, int]  # that are probed, in each stack
+    settings: ProbeSettings
+    stacks: list[StackScores]
+    small: list[SmallScores]
+
+
+SETTINGS = ProbeSettings()
+QUICK = ProbeSettings(splits=3, small=SmallSettings(steps=400), small_seeds=1)
+
+Raw = dict[str, Float[Tensor, "splits 3"]]  # R² of position, relative and shuffled position, for each point
+
+
+@one_thread()
+def run(
+    name: str,
+    translator: Translator,
+    pairs: Sequence[tuple[str, str]],
+    settings: ProbeSettings,
+    device: str = "cpu",
+    bar: ProgressBar = no_progress,
+) -> ProbeStudy:
+    """Probe a model on some pairs, then train small ones on the same pairs and probe these."""
+    text = encode_pairs(translator, pairs, LEAST_PAIRS)
+    plain, some = plain_transformer(translator.model), (text.src[: settings.most], text.tgt[: settings.most])
+    streams = record_streams(translator.model, *some, bar)
+    embeddings = {"encoder": plain.src, "decoder": plain.tgt}
+    parts = [(stream, embeddings[stack]) for stack, stream in streams.items()]
+    stacks = [probe_stack(stream, words, settings) for stream, words in bar(parts, len(parts), "probing")]
+    n_words = {stack: int(is_word(stream.tokens).sum()) for stack, stream in streams.items()}
+    small = _probe_small(renumber_tokens(text.src, text.tgt), settings, device, bar)
+    return ProbeStudy(name, scheme_of(plain), len(text.src), text.n_unread, n_words, settings, stacks, small)
+
+
+def probe_stack(stream: Stream, embedding: Embedding, settings: ProbeSettings) -> StackScores:
+    """Probe one stack of a model, its sub-layers' updates, and words and codes alone."""
+    ids, positions = stream.tokens.ids, stream.tokens.positions
+    updates = {f"{layer} {sublayer.replace('_', ' ')}": x for (layer, sublayer), x in stream.updates.items()}
+    codes = code_vectors(embedding, positions)
+    alone = {"words": word_vectors(embedding, ids), **({} if codes is None else {"codes": codes})}
+    points, written, controls = (
+        _scores(probe_points(each, stream.tokens, settings)) for each in (stream.points(), updates, alone)
+    )
+    named = {score.point: score for score in controls}
+    return StackScores(stream.stack, points, written, named["words"], named.get("codes"))
+
+
+def probe_points(vectors: dict[str, Float[Tensor, "N D"]], tokens: Tokens, settings: ProbeSettings) -> Raw:
+    """Return R² at each point; BOS and EOS are left out."""
+    words = is_word(tokens)
+    positions, sentences = tokens.positions[words], tokens.sentences[words]
+    order = torch.randperm(len(positions), generator=torch.Generator().manual_seed(settings.seed))
+    y = torch.stack([positions.double(), relative_positions(positions, sentences), positions[order].double()], dim=1)
+    return {point: probe(x[words], y, sentences, settings.splits, settings.seed) for point, x in vectors.items()}
+
+
+def is_word(tokens: Tokens) -> Bool[Tensor, " N"]:
+    """Return which tokens are neither special nor alone in their sentence."""
+    special = torch.isin(tokens.ids, torch.tensor([PAD, BOS, EOS]))
+    counts = torch.bincount(tokens.sentences[~special], minlength=int(tokens.sentences.max()) + 1)
+    return ~special & (counts[tokens.sentences] > 1)
+
+
+def relative_positions(positions: Int[Tensor, " N"], sentences: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
+    """Return each word's position between its sentence's first, 0, and last, 1."""
+    n, index = int(sentences.max()) + 1, positions.double()
+    first = torch.zeros(n, dtype=torch.float64).scatter_reduce(0, sentences, index, "amin", include_self=False)
+    last = torch.zeros(n, dtype=torch.float64).scatter_reduce(0, sentences, index, "amax", include_self=False)
+    return (index - first[sentences]) / (last - first)[sentences]
+
+
+def _probe_small(
+    text: tuple[list[Ids], list[Ids], int], settings: ProbeSettings, device: str, bar: ProgressBar
+) -> list[SmallScores]:
+    """Probe the small models before and after training, all seeds of a kind together."""
+    seeds = [settings.seed + n for n in range(settings.small_seeds)]
+    losses: dict[tuple[bool, bool], list[float]] = {}
+    raws: dict[tuple[bool, bool], list[dict[str, Raw]]] = {}
+    src, tgt, vocab_size = text
+    made = small_models(src, tgt, vocab_size, settings.small, seeds, device)
+    for small in bar(made, n_small_models(seeds), "training small models"):
+        kind = small.residual, small.trained
+        streams = record_streams(small.model, src[: settings.most], tgt[: settings.most])
+        losses.setdefault(kind, []).append(small.loss)
+        raws.setdefault(kind, []).append(
+            {stack: probe_points(stream.points(), stream.tokens, settings) for stack, stream in streams.items()}
+        )
+    return [SmallScores(*kind, mean_std(losses[kind]), _small_stacks(raws[kind])) for kind in raws]
+
+
+def _small_stacks(seeds: list[dict[str, Raw]]) -> list[StackScores]:
+    stacks = []
+    for stack, points in seeds[0].items():
+        joined = {point: torch.cat([each[stack][point] for each in seeds]) for point in points}
+        stacks.append(StackScores(stack, _scores(joined), [], None, None))
+    return stacks
+
+
+def _scores(raw: Raw) -> list[ProbeScore]:
+    return [ProbeScore(point, *(mean_std(column) for column in found.unbind(1))) for point, found in raw.items()]
+
+
+CAPTION = (
+    "R² on held-out sentences, mean ± standard deviation over the splits. position: the token's index; relative: its "
+    "position between the first word, 0, and the last, 1; shuffled: positions in another order, where there is nothing "
+    "to find."
+)
+SMALL_CAPTION = (
+    "R² of the position, over splits and seeds; loss: of a held-out token, in nats. Without residual connections each "
+    "sub-layer's output replaces the stream."
+)
+# By whether there are residual connections, and whether the model was trained.
+KINDS = {
+    (True, True): "with",
+    (False, True): "without",
+    (True, False): "with, untrained",
+    (False, False): "without, untrained",
+}
+
+
+def tables(study: ProbeStudy) -> dict[str, Table]:
+    """Return the stream, the updates, and the small models."""
+    return {"stream": stream_table(study), "updates": updates_table(study), "small-models": small_table(study)}
+
+
+def stream_table(study: ProbeStudy) -> Table:
+    """List the stream of both stacks, and words and codes alone."""
+    title = f"Where is position? {study.model}, {study.scheme} positions, {study.n_pairs} pairs"
+    table = _table(title, CAPTION, ("stack", "where", "position", "relative", "shuffled"), n_names=2)
+    for stack in study.stacks:
+        alone = [("codes alone", stack.codes), ("words alone", stack.words)]
+        named = [(score.point, score) for score in stack.points]
+        for name, score in [*((name, found) for name, found in alone if found is not None), *named]:
+            table.add_row(stack.stack, name, *_cells(score))
+    return table
+
+
+def updates_table(study: ProbeStudy) -> Table:
+    """List what each sub-layer adds to the stream, probed alone."""
+    title = f"Without the stream: what each sub-layer of {study.model} adds"
+    table = _table(title, "", ("stack", "sub-layer", "position", "relative", "shuffled"), n_names=2)
+    for stack in study.stacks:
+        for score in stack.updates:
+            name = score.point.replace("feed forward", "feed-forward")
+            table.add_row(stack.stack, name, *_cells(score))
+    return table
+
+
+def small_table(study: ProbeStudy) -> Table:
+    """List the small models layer by layer."""
+    small, kinds = study.settings.small, {kind(each): each for each in study.small}
+    trained = f"{small.steps:,} steps, width {small.d_model}, seeds: {study.settings.small_seeds}"
+    title = f"Small models with and without residual connections, trained on the same pairs: {trained}"
+    table = _table(title, SMALL_CAPTION, ("stack", "where", *KINDS.values()), n_names=2)
+    for number, stack in enumerate(kinds[True, True].stacks):
+        for point, score in enumerate(stack.points):
+            found = [kinds[which].stacks[number].points[point].position for which in KINDS]
+            table.add_row(stack.stack, score.point, *map(short, found))
+    table.add_row("both", "loss", *(short(kinds[which].loss) for which in KINDS))
+    return table
+
+
+def kind(small: SmallScores) -> tuple[bool, bool]:
+    """Return the kind of small models: with residuals, and trained."""
+    return small.residual, small.trained
+
+
+def short(number: MeanStd) -> str:
+    """Format a mean with its deviation."""
+    return f"{number.mean:.2f} ± {number.std:.2f}".replace("-", "−")
+
+
+def _table(title: str, caption: str, columns: tuple[str, ...], n_names: int) -> Table:
+    table = Table(title=title, caption=caption or None, **QUIET)
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="left" if number < n_names else "right")
+    return table
+
+
+def _cells(score: ProbeScore) -> list[str]:
+    return [short(each) for each in (score.position, score.relative, score.shuffled)]
+
+
+LOWEST = -0.25  # R² below this is drawn at the edge
+LINES = {"with": "o-", "without": "s-", "with, untrained": "o:", "without, untrained": "s:"}
+
+
+@in_style
+def figure(study: ProbeStudy) -> "Figure":
+    """Draw both stacks of the model, and below them those of the small models."""
+    drawing = new_figure(figsize=(10, 6.6))
+    axes = drawing.subplots(2, 2, sharey=True)
+    for panel, stack in zip(axes[0], study.stacks, strict=True):
+        _draw_stack(panel, stack, f"{study.model}: {stack.stack}")
+    for number, panel in enumerate(axes[1]):
+        for small in study.small:
+            stack, name = small.stacks[number], KINDS[kind(small)]
+            _curve(panel, [score.point for score in stack.points], stack.points, LINES[name], name)
+        panel.set(title=f"small models, residuals: {study.small[0].stacks[number].stack}")
+    for row in axes:
+        row[0].set_ylabel("R² of the position, held-out sentences")
+        for panel in row:
+            panel.axhline(0, color="0.7", linewidth=0.8, zorder=0)
+            panel.set_ylim(LOWEST - 0.05, 1.05)
+            panel.legend(fontsize="small")
+    return drawing
+
+
+def _draw_stack(axes: "Axes", stack: StackScores, title: str) -> None:
+    """Draw the stream after each layer, and between the layers what their sub-layers add."""
+    names = [score.point for score in stack.points]
+    _curve(axes, names, stack.points, "o-", "the stream")
+    n = len(stack.updates) // max(1, len(names) - 1)
+    between = [layer + (part + 1) / (n + 1) for layer in range(len(names) - 1) for part in range(n)]
+    updates = [max(LOWEST, score.position.mean) for score in stack.updates]
+    axes.plot(between, updates, "x", color=COLOURS[1], label="a sub-layer's update alone")
+    for score, name, colour in ((stack.codes, "codes alone", 2), (stack.words, "words alone", 3)):
+        if score is not None:
+            axes.axhline(score.position.mean, linestyle="--", linewidth=1, color=COLOURS[colour], label=name)
+    shuffled = [max(LOWEST, score.shuffled.mean) for score in stack.points]
+    axes.plot(range(len(names)), shuffled, ".:", color="0.5", label="positions shuffled")
+    axes.set(title=title)
+
+
+def _curve(axes: "Axes", names: list[str], scores: list[ProbeScore], line: str, label: str) -> None:
+    means = [max(LOWEST, score.position.mean) for score in scores]
+    axes.errorbar(
+        range(len(names)), means, [score.position.std for score in scores], fmt=line, markersize=4, label=label
+    )
+    axes.set_xticks(range(len(names)), names, rotation=20)

@@ -142,7 +142,7 @@ def attention_gru(
     weights: tuple[Tensor, Tensor, Tensor, Tensor, Tensor],
 ) -> tuple[Float[Tensor, "T B D"], Float[Tensor, "T B E"]]:
     """Return all states and contexts of a GRU with additive attention; only where `additive_few_fits`."""
-    return _triton().gru.additive_writer(words, state, f_k, values, lengths, weights)
+    return _triton().gru.attention_gru(words, state, f_k, values, lengths, weights)
 
 
 def short_attention_fits(
@@ -197,7 +197,7 @@ def additive_few_fits(q: Tensor, k: Tensor, mask: Mask, bias: Tensor | None, rat
 
 def additive_few(f_q: Tensor, f_k: Tensor, w: Tensor, v: Tensor, mask: Mask) -> Tensor:
     """Return `softmax(w · tanh(f_q + f_k)) v`; only where `additive_few_fits`."""
-    return _triton().additive_short.additive_attention(f_q, f_k, w, v, mask.key_lengths)
+    return _triton().additive_short.additive_attention_short(f_q, f_k, w, v, mask.key_lengths)
 
 
 def additive_many_fits(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> bool:

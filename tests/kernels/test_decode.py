@@ -26,8 +26,8 @@ def moved(*tensors):
 
 
 @pytest.mark.parametrize(("B", "N", "T", "H", "E"), [(2, 3, 70, 2, 5), (1, 1, 40, 2, 16), (3, 5, 33, 1, 24)])
-def test_look_back(B, N, T, H, E):
-    from regard.kernels.decode import look_back
+def test_self_attention_decode(B, N, T, H, E):
+    from regard.kernels.decode import self_attention_decode
 
     memory, qkv = torch.randn(2, B, T, N, H * E), torch.randn(B * N, 3 * H * E)
     ancestors = torch.randint(0, N, (B, N, T), dtype=torch.int32)
@@ -36,14 +36,14 @@ def test_look_back(B, N, T, H, E):
     ancestors[torch.arange(B)[:, None], own.long(), ages[:, None].long()] = own
     given = moved(qkv, memory, ancestors, ages)
     want = plain.self_attention(qkv, memory, ancestors, ages, H)
-    out = look_back(*given, H, torch.empty(B * N, H * E, device=DEVICE))
+    out = self_attention_decode(*given, H, torch.empty(B * N, H * E, device=DEVICE))
     torch.testing.assert_close(out.cpu(), want, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(given[1].cpu(), memory, rtol=0, atol=0)  # the new keys and values stand in their places
 
 
 @pytest.mark.parametrize(("N", "S", "H", "E"), [(1, 5, 2, 8), (5, 37, 2, 5), (17, 130, 1, 20)])
-def test_look_across(N, S, H, E):
-    from regard.kernels.decode import look_across
+def test_cross_attention_decode(N, S, H, E):
+    from regard.kernels.decode import cross_attention_decode
 
     q, seen = torch.randn(3 * N, H * E), torch.randn(3, S, 2, 2, H * E)
     lengths = torch.tensor([0, 1, S], dtype=torch.int32)  # an empty slot gives zeros
@@ -51,21 +51,20 @@ def test_look_across(N, S, H, E):
     want = plain.cross_attention(q, keys, values, lengths, H)
     there = seen.to(DEVICE)[:, :, 1].unbind(2)
     q, lengths = moved(q, lengths)
-    torch.testing.assert_close(
-        look_across(q, *there, lengths, H, torch.empty_like(q)).cpu(), want, rtol=1e-4, atol=1e-5
-    )
+    got = cross_attention_decode(q, *there, lengths, H, torch.empty_like(q))
+    torch.testing.assert_close(got.cpu(), want, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(("R", "V", "k"), [(3, 5000, 6), (2, 9, 6), (1, 2048, 2), (2, 4097, 9)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("shift", [0.0, -50.0, 50.0])
-def test_likeliest_tokens(R, V, k, dtype, shift):
-    from regard.kernels.decode import likeliest_tokens
+def test_topk(R, V, k, dtype, shift):
+    from regard.kernels.decode import topk
 
     logits = (torch.randn(R, V) * 3 + shift).to(dtype)
     known = logits.float().log_softmax(-1)
     known[:, :EOS] = -torch.inf
-    gains, tokens = (x.cpu() for x in likeliest_tokens(*moved(logits), k, EOS))
+    gains, tokens = (x.cpu() for x in topk(*moved(logits), k, EOS))
     torch.testing.assert_close(gains, known.sort(descending=True).values[:, :k], rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(gains, known.gather(1, tokens), rtol=1e-5, atol=1e-5)
     assert all(len(set(row)) == k for row in tokens.tolist())
@@ -74,11 +73,11 @@ def test_likeliest_tokens(R, V, k, dtype, shift):
 
 
 def test_tokens_below_the_least_are_never_among_them():
-    from regard.kernels.decode import likeliest_tokens
+    from regard.kernels.decode import topk
 
     logits = torch.zeros(1, 40)
     logits[:, :EOS] = 9.0
-    gains, tokens = likeliest_tokens(*moved(logits), 3, EOS)
+    gains, tokens = topk(*moved(logits), 3, EOS)
     assert tokens.tolist() == [[3, 4, 5]]
     assert gains[0, 0].item() == pytest.approx(float(logits.log_softmax(-1)[0, 5]), abs=1e-5)  # their mass still counts
 
@@ -86,29 +85,29 @@ def test_tokens_below_the_least_are_never_among_them():
 @pytest.mark.parametrize("norm", [LayerNorm, RMSNorm])
 @pytest.mark.parametrize("adds", [True, False])
 @pytest.mark.parametrize("D", [10, 64, 300])
-def test_join_norm(norm, adds, D):
-    from regard.kernels.norm import join_norm
+def test_add_norm_decode(norm, adds, D):
+    from regard.kernels.norm import add_norm_decode
 
     made, x, update = norm(D), torch.randn(7, D), torch.randn(7, D) if adds else None
     torch.nn.init.normal_(made.weight)
     eps = torch.finfo(x.dtype).eps if made.eps is None else made.eps
     bias = made.bias.detach() if norm is LayerNorm else None
     given = [None if each is None else each.to(DEVICE) for each in (x, update, made.weight.detach(), bias)]
-    for got, want in zip(join_norm(*given, eps), plain.add_norm(x, update, made), strict=True):
+    for got, want in zip(add_norm_decode(*given, eps), plain.add_norm(x, update, made), strict=True):
         torch.testing.assert_close(got.cpu(), want.detach(), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(("R", "D", "D2"), [(1, 10, 7), (5, 64, 130), (3, 100, 5000), (8, 512, 33)])
 @pytest.mark.parametrize("biased", [True, False])
-@pytest.mark.parametrize("rectified", [True, False])
-def test_a_product_of_few_rows(R, D, D2, biased, rectified):
-    from regard.kernels.linear import few_rows
+@pytest.mark.parametrize("relu", [True, False])
+def test_skinny_gemm(R, D, D2, biased, relu):
+    from regard.kernels.linear import skinny_gemm
 
     x, weight, bias = torch.randn(R, D), torch.randn(D2, D), torch.randn(D2) if biased else None
     want = torch.nn.functional.linear(x, weight, bias)
     given = [None if each is None else each.to(DEVICE) for each in (x, weight, bias)]
-    out = few_rows(*given, rectified).cpu()
-    torch.testing.assert_close(out, want.relu() if rectified else want, rtol=1e-4, atol=1e-4)
+    out = skinny_gemm(*given, relu).cpu()
+    torch.testing.assert_close(out, want.relu() if relu else want, rtol=1e-4, atol=1e-4)
 
 
 def tables(B, N, T, n_best, penalty, limits, device):
@@ -138,7 +137,7 @@ def tables(B, N, T, n_best, penalty, limits, device):
     ],
 )
 def test_a_search(B, N, T, n_best, penalty, ends):
-    from regard.kernels.beam import advance
+    from regard.kernels.beam import BeamArgs, HistoryArgs, advance
 
     limits = torch.randint(3, T - 1, (B,))
     (beams, slots), (there, in_slots) = (tables(B, N, T, n_best, penalty, limits, d) for d in ("cpu", DEVICE))
@@ -148,7 +147,8 @@ def test_a_search(B, N, T, n_best, penalty, ends):
         gains, tokens = logits.log_softmax(-1).topk(N + 1)
         live = ~beams.final
         slots.advance(*beams.advance(gains, tokens, slots.lengths))
-        advance(there, in_slots, *moved(gains, tokens))
+        args = BeamArgs(*there.columns), HistoryArgs(*there.history.columns)
+        advance(*args, in_slots.origins, in_slots.lengths, *moved(gains, tokens), penalty)
         assert torch.equal(in_slots.lengths.cpu(), slots.lengths)
         for name in ("totals", "n_finished", "final"):
             torch.testing.assert_close(getattr(there, name).cpu()[live], getattr(beams, name)[live])
@@ -172,13 +172,14 @@ def _compare(b, beams, slots, there, in_slots):
 
 def _compare_hypotheses(beams, slots, there, in_slots, n_best):
     """Compares what is followed back on the device with what the plain form finds; some sentences, in another order."""
-    from regard.kernels.beam import follow_back
+    from regard.kernels.beam import HistoryArgs, traceback
 
     chosen = torch.arange(len(slots.lengths) - 1, -1, -1)
     settings = DecodeSettings(beam=beams.totals.shape[1], n_best=n_best, length_penalty=beams.length_penalty)
     lengths = slots.lengths[chosen].numpy()
     want = best_hypotheses(beams.history.take(chosen, int(lengths.max())), lengths, settings)
-    found = follow_back(there.history, chosen.to(DEVICE), in_slots.lengths, n_best, beams.length_penalty)
+    history = HistoryArgs(*there.history.columns)
+    found = traceback(history, chosen.to(DEVICE), in_slots.lengths, n_best, beams.length_penalty)
     got = make_hypotheses(*(x.cpu().numpy() for x in found), settings.length_penalty)
     assert {len(some) for some in want} == {n_best}
     for some, expected in zip(got, want, strict=True):

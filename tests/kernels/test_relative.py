@@ -193,14 +193,12 @@ def test_dropped_weights_are_the_same_in_both_directions():
 @pytest.fixture
 def small_tiles(monkeypatch):
     """Gives tiles whose products in float32, which no layer asks for, are compiled in seconds."""
-    from regard.kernels import relative_backward
-    from regard.kernels import relative_forward as relative_attention
-    from regard.kernels import relative_grad_q as relative_queries
+    from regard.kernels import relative_backward, relative_forward, relative_grad_q
 
     shape = {"ROWS": 32, "COLS": 32, "NEAR_STAGES": 1, "num_warps": 4, "num_stages": 1}
-    monkeypatch.setattr(relative_attention, "SHAPES", {"table": shape, "slopes": shape})
+    monkeypatch.setattr(relative_forward, "SHAPES", {"table": shape, "slopes": shape})
     monkeypatch.setattr(relative_backward, "SHAPE", shape)
-    monkeypatch.setattr(relative_queries, "SHAPE", shape)
+    monkeypatch.setattr(relative_grad_q, "SHAPE", shape)
 
 
 class TestOnGPU:

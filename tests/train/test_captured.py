@@ -255,13 +255,13 @@ FEW = [(1, 1, 7, 11, 5), (1, 1, 33, 256, 256), (2, 5, 19, 37, 16), (1, 16, 512, 
 @pytest.mark.parametrize("sizes", FEW, ids=str)
 @pytest.mark.parametrize("lengths", [None, (7, 2, 0)], ids=str)
 def test_additive_attention_of_few_queries_equals_its_definition(sizes, lengths, dtype):
-    from regard.kernels.additive_short import additive_attention
+    from regard.kernels.additive_short import additive_attention_short
 
     torch.manual_seed(0)
     H, Q, S, width, E = sizes
     ends = None if lengths is None else torch.tensor(lengths, device="cuda").clamp(max=S)
     inputs = drawn(3, H, Q, width), drawn(3, H, S, width), drawn(H, width) / width**0.5, drawn(3, H, S, E)
-    check(lambda *given: additive_attention(*given, ends), lambda *given: looked(*given, ends), inputs, dtype)
+    check(lambda *given: additive_attention_short(*given, ends), lambda *given: looked(*given, ends), inputs, dtype)
 
 
 OTHERS = {
@@ -324,12 +324,12 @@ def writer_inputs(T, S, D, width, E):
 @pytest.mark.parametrize("sizes", [(1, 3, 4, 4, 4), (6, 7, 5, 11, 6), (9, 37, 64, 130, 17)], ids=str)
 @pytest.mark.parametrize("lengths", [None, (7, 2, 0)], ids=str)
 def test_the_fused_writer_equals_its_definition(sizes, lengths, dtype):
-    from regard.kernels.gru import additive_writer
+    from regard.kernels.gru import attention_gru
 
     torch.manual_seed(0)
     ends = None if lengths is None else torch.tensor(lengths, device="cuda").clamp(max=sizes[1])
     check(
-        lambda *given: torch.cat(additive_writer(*given[:4], ends, given[4:]), dim=-1),
+        lambda *given: torch.cat(attention_gru(*given[:4], ends, given[4:]), dim=-1),
         lambda *given: written(*given[:4], ends, given[4:]),
         writer_inputs(*sizes),
         dtype,
@@ -337,11 +337,11 @@ def test_the_fused_writer_equals_its_definition(sizes, lengths, dtype):
 
 
 def test_the_fused_writer_gives_the_same_gradients_each_time():
-    from regard.kernels.gru import additive_writer
+    from regard.kernels.gru import attention_gru
 
     torch.manual_seed(0)
     given = [x.requires_grad_() for x in writer_inputs(11, 37, 256, 256, 256)]
-    found = [torch.autograd.grad(additive_writer(*given[:4], None, given[4:])[0].sum(), given) for _ in range(3)]
+    found = [torch.autograd.grad(attention_gru(*given[:4], None, given[4:])[0].sum(), given) for _ in range(3)]
     for other in found[1:]:
         assert_close(other, found[0], rtol=0, atol=0)
 
@@ -355,7 +355,7 @@ def test_a_gpu_learns_step_by_step_what_a_cpu_learns(changes):
 @DTYPES
 @pytest.mark.parametrize("n_words", [53, 4096, 9000])
 def test_losses_equal_their_definitions(n_words, dtype):
-    from regard.kernels.losses import agreeing_loss, smoothed_loss
+    from regard.kernels.losses import rdrop_loss, smoothed_loss
 
     torch.manual_seed(0)
     say, real = torch.randint(n_words, (11,), device="cuda"), torch.rand(11, device="cuda") > 0.3
@@ -364,7 +364,7 @@ def test_losses_equal_their_definitions(n_words, dtype):
         (11, smoothed_loss, lambda x: smoothed_cross_entropy(x[None], say[None], real[None], 0.1)),
         (
             22,
-            lambda *given: agreeing_loss(*given, 3.0),
+            lambda *given: rdrop_loss(*given, 3.0),
             lambda x: r_drop_cross_entropy(x[:, None], say.repeat(2)[:, None], real.repeat(2)[:, None], 0.1, 3.0),
         ),
     ):

@@ -17,6 +17,12 @@ class BeamHistory:
         self.tokens, self.parents, self.end_parents = self.integers.unbind()
         self.log_probs, self.end_log_probs, self.totals, self.end_totals = self.reals.unbind()  # −∞: nothing ended
 
+    @property
+    def columns(self) -> tuple[Tensor, ...]:
+        """Return what the kernels take, in their order."""
+        going_on = (self.tokens, self.parents, self.log_probs, self.totals)
+        return *going_on, self.end_parents, self.end_log_probs, self.end_totals
+
     def write(self, lengths: Int[Tensor, " B"], **columns: Tensor) -> None:
         """Write one column of each of these, at each sentence's length."""
         B, N = columns["tokens"].shape
@@ -46,6 +52,11 @@ class BeamState:
         self.n_finished = torch.zeros(B, dtype=torch.int64, device=device)
         self.limits = torch.ones(B, dtype=torch.int64, device=device)
         self.final = torch.ones(B, dtype=torch.bool, device=device)
+
+    @property
+    def columns(self) -> tuple[Tensor, ...]:
+        """Return what the kernels take, in their order."""
+        return self.tokens, self.totals, self.best_scores, self.n_finished, self.limits, self.final
 
     def begin(self, slots: Int[Tensor, " M"], limits: Int[Tensor, " M"]) -> None:
         """Let sentences begin in some slots: with one hypothesis, since all begin alike."""

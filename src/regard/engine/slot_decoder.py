@@ -165,10 +165,10 @@ def join_linears(maps: Sequence[Any]) -> tuple[Tensor, Tensor]:
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool = False) -> Tensor:
     """Return `x Wᵀ + b`, or its ReLU."""
     if x.is_cuda and len(x) <= FEW:
-        from regard.kernels.linear import few_rows, fits  # only on a GPU is Triton installed
+        from regard.kernels.linear import skinny_gemm, skinny_gemm_fits  # only on a GPU is Triton installed
 
-        if fits(x):
-            return few_rows(x, weight, bias, relu)
+        if skinny_gemm_fits(x):
+            return skinny_gemm(x, weight, bias, relu)
     if x.is_cuda and relu and bias is not None:
         return torch._addmm_activation(bias, x, weight.T)  # pyright: ignore[reportPrivateImportUsage]
     x = F.linear(x, weight, bias)
@@ -178,10 +178,10 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool = False) -
 def add_norm(x: Tensor, update: Tensor | None, norm: Any) -> tuple[Tensor, Tensor]:
     """Return `x + update` and its norm."""
     if x.is_cuda and x.dtype.itemsize <= 4:
-        from regard.kernels.norm import join_norm  # only on a GPU is Triton installed
+        from regard.kernels.norm import add_norm_decode  # only on a GPU is Triton installed
 
         eps = torch.finfo(x.dtype).eps if norm.eps is None else norm.eps
-        return join_norm(x, update, norm.weight, norm.bias if isinstance(norm, LayerNorm) else None, eps)
+        return add_norm_decode(x, update, norm.weight, norm.bias if isinstance(norm, LayerNorm) else None, eps)
     total = x if update is None else x + update
     return total, norm(total)
 
@@ -197,7 +197,8 @@ def self_attention(
     if qkv.is_cuda and qkv.dtype.itemsize <= 4:
         from regard.kernels import decode as kernel
 
-        return kernel.look_back(qkv, cache, origins, lengths, n_heads, torch.empty_like(qkv[:, : cache.shape[-1]]))
+        out = torch.empty_like(qkv[:, : cache.shape[-1]])
+        return kernel.self_attention_decode(qkv, cache, origins, lengths, n_heads, out)
     _, B, T, N, D = cache.shape
     q, *new = qkv.view(B, N, 3, D).unbind(2)
     sentences = torch.arange(B, device=qkv.device)
@@ -223,7 +224,7 @@ def cross_attention(
     if q.is_cuda and q.dtype.itemsize <= 4:
         from regard.kernels import decode as kernel
 
-        return kernel.look_across(q, keys, values, lengths, n_heads, torch.empty_like(q))
+        return kernel.cross_attention_decode(q, keys, values, lengths, n_heads, torch.empty_like(q))
     B, S, D = keys.shape
     heads = [x.unflatten(2, (n_heads, -1)).transpose(1, 2) for x in (q.view(B, -1, D), keys, values)]
     real = torch.arange(S, device=q.device) < lengths[:, None]
@@ -238,7 +239,7 @@ def best_tokens(
     if logits.is_cuda and logits.dtype.itemsize <= 4:
         from regard.kernels import decode as kernel
 
-        return kernel.likeliest_tokens(logits, k, min_token)
+        return kernel.topk(logits, k, min_token)
     allowed = allowed_log_probs(logits, None)
     allowed[:, :min_token] = -torch.inf
     return top_k(allowed, k)

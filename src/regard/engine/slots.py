@@ -158,9 +158,10 @@ class SlotPool:
     def _hypotheses(self, slots: Int[Tensor, " M"]) -> list[list[Hypothesis]]:
         history, lengths, settings = self.beams.history, self.slots.lengths, self.settings
         if self.on_gpu:
-            from regard.kernels.beam import follow_back  # only on a GPU is Triton installed
+            from regard.kernels.beam import HistoryArgs, traceback  # only on a GPU is Triton installed
 
-            tokens, log_probs = follow_back(history, slots, lengths, settings.n_best, settings.length_penalty)
+            args = HistoryArgs(*history.columns)
+            tokens, log_probs = traceback(args, slots, lengths, settings.n_best, settings.length_penalty)
             return make_hypotheses(tokens.cpu().numpy(), log_probs.cpu().numpy(), settings.length_penalty)
         here = lengths[slots].numpy()
         return best_hypotheses(history.take(slots, int(here.max())), here, settings)
@@ -168,9 +169,11 @@ class SlotPool:
     def _step(self) -> None:
         log_probs, tokens = self.decoder.step(self.beams.tokens, self.slots, self.codes, self.k)
         if log_probs.is_cuda:
-            from regard.kernels.beam import advance  # only on a GPU is Triton installed
+            from regard.kernels.beam import BeamArgs, HistoryArgs, advance  # only on a GPU is Triton installed
 
-            return advance(self.beams, self.slots, log_probs, tokens)
+            beams, slots = self.beams, self.slots
+            args = BeamArgs(*beams.columns), HistoryArgs(*beams.history.columns)
+            return advance(*args, slots.origins, slots.lengths, log_probs, tokens, beams.length_penalty)
         return self.slots.advance(*self.beams.advance(log_probs, tokens, self.slots.lengths))
 
 

@@ -107,12 +107,12 @@ class LinearRDrop(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, table: Tensor, say: Tensor, real: Tensor, smoothing: float, weight: float
     ) -> tuple[Tensor, Tensor]:
-        from regard.kernels.losses import agreeing_loss  # only there is Triton installed
+        from regard.kernels.losses import rdrop_loss  # only there is Triton installed
 
         kind = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else x.dtype
         x, weights = x.to(kind), table.to(kind)
         logits = x @ weights.T
-        loss, plain = agreeing_loss(logits, say, real, smoothing, weight)
+        loss, plain = rdrop_loss(logits, say, real, smoothing, weight)
         ctx.save_for_backward(logits @ weights, (logits.T @ x).to(table.dtype))
         ctx.mark_non_differentiable(plain)
         return loss, plain

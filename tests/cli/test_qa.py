@@ -107,8 +107,8 @@ def test_ask_marks_the_answer_and_shows_what_was_looked_at(run, reader, tmp_path
     assert marked.replace("»", "").replace("«", "") == CONTEXT
     assert marked.count("»") == marked.count("«") == 1
     for part in (
-        "Likeliest answers",
-        "none in this text",
+        "Most probable answers",
+        "no answer in this text",
         "What each question word looked at",
         "Anna",
         "weights @ v differ",

@@ -141,7 +141,7 @@ def test_lines_become_questions_packed_or_not(tmp_path):
     [
         (
             {**ROW, "answers": [{"text": "Oslo", "start": 13}]},
-            "'Oslo' must stand in its context from character 13.*' Osl'",
+            "'Oslo' must be in its context at character 13.*' Osl'",
         ),
         ({**ROW, "answers": [{"text": "Oslo", "start": -5}]}, "character -5"),
         ({**ROW, "answers": [{"text": " ", "start": 4}]}, "the answer ' '"),

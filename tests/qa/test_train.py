@@ -20,7 +20,7 @@ from regard.qa.train import (
     make_windows,
     mask_tokens,
     pretrain_reader,
-    resolve_settings,
+    resolve_qa_settings,
     score_reader,
     span_loss,
     start_reader,
@@ -58,7 +58,7 @@ def check_same(reader, source):
 
 def test_a_reader_that_takes_over_a_translator_begins_with_its_encoder(tmp_path):
     folder = translator(tmp_path / "model")
-    reader = start_reader(folder, resolve_settings(folder, True, ["model.dropout=0.25"]), [], [], quiet)
+    reader = start_reader(folder, resolve_qa_settings(folder, True, ["model.dropout=0.25"]), [], [], quiet)
     source = load_model(tmp_path / "model")
     check_same(reader, source)
     src = make_source([[7, 9, 5], [11]])
@@ -73,25 +73,25 @@ def test_a_reader_that_takes_over_a_translator_begins_with_its_encoder(tmp_path)
 
 @pytest.mark.skipif("zh-en" not in present(), reason="this copy comes without the model")
 def test_the_bundled_translator_gives_its_encoder_too():
-    reader = start_reader("zh-en", resolve_settings("zh-en", False, []), [], [], quiet)
+    reader = start_reader("zh-en", resolve_qa_settings("zh-en", False, []), [], [], quiet)
     check_same(reader, load_model(find_model("zh-en")))
 
 
 def test_a_translator_that_cannot_read_is_refused(tmp_path):
     gru = translator(tmp_path / "gru", family="recurrent", n_heads=1, position=PartSettings("none"))
     with pytest.raises(ValueError, match="got the family 'recurrent'"):
-        start_reader(gru, resolve_settings(gru, False, []), [], [], quiet)
+        start_reader(gru, resolve_qa_settings(gru, False, []), [], [], quiet)
     folder = translator(tmp_path / "model")
     with pytest.raises(ValueError, match="d_model=99"):
-        start_reader(folder, resolve_settings(folder, False, ["model.d_model=99"]), [], [], quiet)
+        start_reader(folder, resolve_qa_settings(folder, False, ["model.d_model=99"]), [], [], quiet)
     with pytest.raises(ValueError, match="nobody: there is no such model"):
-        start_reader("nobody", resolve_settings("nobody", False, []), [], [], quiet)
+        start_reader("nobody", resolve_qa_settings("nobody", False, []), [], [], quiet)
 
 
 def test_scratch_and_pretrained_begin_alike_and_the_seed_decides():
     facts = make_facts(30, seed=0)
     one, other, third = (
-        start_reader(start, resolve_settings(start, True, [*SIZES, f"train.seed={seed}"]), facts, [], quiet)
+        start_reader(start, resolve_qa_settings(start, True, [*SIZES, f"train.seed={seed}"]), facts, [], quiet)
         for start, seed in (("scratch", 0), ("pretrained", 0), ("scratch", 1))
     )
     assert one.tokenizer.models == other.tokenizer.models
@@ -102,7 +102,7 @@ def test_scratch_and_pretrained_begin_alike_and_the_seed_decides():
 
 def test_words_are_learned_from_text_alone():
     facts = make_facts(100, seed=0)
-    made = resolve_settings("pretrained", True, ["pretrain.epochs=5", "pretrain.lr=0.01"])
+    made = resolve_qa_settings("pretrained", True, ["pretrain.epochs=5", "pretrain.lr=0.01"])
     reader = start_reader("pretrained", made, facts, [], quiet)
     before = reader.model.ends.weight.clone()
     lessons = list(pretrain_reader(reader, [question.context for question in facts], made.pretrain))
@@ -155,17 +155,17 @@ def test_the_ceiling_is_what_pieces_and_the_longest_answer_allow():
 
 
 def test_settings_are_those_of_the_start_then_quick_then_said():
-    assert resolve_settings("scratch", False, []).model.d_model == 256
-    assert resolve_settings("zh-en", False, []).model == ModelSettings()
-    quick = resolve_settings("zh-en", True, ["train.lr=0.5"])
+    assert resolve_qa_settings("scratch", False, []).model.d_model == 256
+    assert resolve_qa_settings("zh-en", False, []).model == ModelSettings()
+    quick = resolve_qa_settings("zh-en", True, ["train.lr=0.5"])
     assert (quick.model, quick.train.lr, quick.windows.size) == (ModelSettings(), 0.5, 128)
     with pytest.raises(ValueError, match=r"unknown setting 'train.steps'"):
-        resolve_settings("scratch", False, ["train.steps=3"])
+        resolve_qa_settings("scratch", False, ["train.steps=3"])
 
 
 def test_planted_facts_are_found():
     facts, others = make_facts(600, seed=0, people=2), make_facts(40, seed=1, people=2)
-    made = resolve_settings("scratch", True, ["train.epochs=5"])
+    made = resolve_qa_settings("scratch", True, ["train.epochs=5"])
     reader = start_reader("scratch", made, facts, [], quiet)
     lessons = list(train_reader(reader, facts, others, made.train))
     assert lessons[-1].loss < 0.2 < 2.0 < lessons[0].loss
@@ -175,7 +175,7 @@ def test_planted_facts_are_found():
 @pytest.mark.gpu
 def test_a_gpu_reads_and_learns_alike():
     facts = make_facts(64, seed=0)
-    made = resolve_settings("pretrained", True, ["train.epochs=1", "pretrain.epochs=1"])
+    made = resolve_qa_settings("pretrained", True, ["train.epochs=1", "pretrain.epochs=1"])
     reader = start_reader("pretrained", made, facts, [], quiet)
     windows = make_windows(reader, facts)
     here = span_loss(reader.model.eval(), windows)

@@ -57,7 +57,7 @@ def test_tables_list_answers_and_scores():
     found = Prediction((PredictedSpan("Oslo", 14, 18, 0.75, 2.0, 0, (3, 3)),), 0.125)
     table = answers_table(found)
     cells = [[str(cell) for cell in column.cells] for column in table.columns]
-    assert cells == [["Oslo", "none in this text"], ["75.0%", "12.5%"], ["14–18", ""]]
+    assert cells == [["Oslo", "no answer in this text"], ["75.0%", "12.5%"], ["14–18", ""]]
     scores = scores_table({"mine": AnswerScores(12.34, 56.78, "cmrc", 9)}, "9 questions")
     assert [[str(cell) for cell in column.cells] for column in scores.columns] == [["mine"], ["12.3"], ["56.8"]]
 

@@ -373,4 +373,4 @@ def test_a_run_that_was_stopped_goes_on(tmp_path):
     train(half, job.folder, lambda progress: None)
     rows = list(run(made, tmp_path / "study", 1, []))
     assert rows[0].reason == "all 12 steps are done"
-    assert "going on from step 8" in (job.folder / "log.txt").read_text()
+    assert "resuming from step 8" in (job.folder / "log.txt").read_text()

@@ -234,7 +234,7 @@ def test_a_long_text_is_planned_in_no_time():
 
 
 def test_what_cannot_be_planned_is_refused():
-    with pytest.raises(ValueError, match="batch_tokens must hold the longest sentence, 9 pieces, got 8"):
+    with pytest.raises(ValueError, match="batch_tokens must hold the longest sentence, 9 tokens, got 8"):
         make_batches(np.array([[3, 8]]), 8, seed=0, epoch=0)
-    with pytest.raises(ValueError, match="no pairs"):
+    with pytest.raises(ValueError, match="batches need 1 or more pairs, got 0"):
         make_batches(np.zeros((0, 2), dtype=np.int64), 8, seed=0, epoch=0)

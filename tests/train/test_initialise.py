@@ -107,14 +107,17 @@ def test_a_small_form_can_learn_on(trained, text, tmp_path):
     [
         (
             {"overrides": ("model.d_model=32",)},
-            r"keeps its model.d_model, 16, got 32: leave it out, or begin without --init",
+            r"keeps the model's model.d_model, 16, got 32: leave it out, or start without --init",
         ),
-        ({"overrides": ("model.position.name=rotary",)}, r"keeps its model.position, .*sinusoidal.*got .*rotary"),
-        ({"overrides": ("text.vocab_size=99",)}, r"keeps its text.vocab_size, 32, got 99"),
+        (
+            {"overrides": ("model.position.name=rotary",)},
+            r"keeps the model's model.position, .*sinusoidal.*got .*rotary",
+        ),
+        ({"overrides": ("text.vocab_size=99",)}, r"keeps the model's text.vocab_size, 32, got 99"),
         ({"preset": "tiny"}, r"brings its own sizes and parts, got --preset tiny: leave one out"),
         ({"family": "recurrent"}, r"got --family recurrent"),
-        ({"overrides": ("train.vectors=cbow",)}, r"train.vectors fills the tables of a new model, got 'cbow'"),
-        ({"overrides": ("train.init=other",)}, r"train.init is said by --init, got 'other' as a setting"),
+        ({"overrides": ("train.vectors=cbow",)}, r"train.vectors initialises a new model, got 'cbow'"),
+        ({"overrides": ("train.init=other",)}, r"train.init is set by --init, got 'other' as a setting"),
     ],
 )
 def test_what_contradicts_the_model_is_refused(trained, text, tmp_path, said, message):
@@ -131,7 +134,7 @@ def test_a_model_that_is_not_there_is_named(text, tmp_path):
 
 def test_a_setting_alone_begins_with_no_model(text, tmp_path):
     sources = DataOptions((str(text),), (), (), None, None)
-    with pytest.raises(ValueError, match=r"train.init is said by --init, got 'zh-en' as a setting: use --init"):
+    with pytest.raises(ValueError, match=r"train.init is set by --init, got 'zh-en' as a setting: use --init"):
         start_run(
             tmp_path / "run", sources, TrainOptions(overrides=("train.init=zh-en",)), resume=False, overwrite=False
         )

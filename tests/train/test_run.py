@@ -55,7 +55,7 @@ def test_a_bad_text_leaves_the_old_run_as_it_was(text, run, bad):
 def test_a_bad_setting_leaves_the_old_run_as_it_was(text, run):
     before = contents(run)
     sources = DataOptions((str(text),), (), (), "src", "tgt")
-    with pytest.raises(ValueError, match=r"train.lr and train.clip must be more than 0, got -1.0"):
+    with pytest.raises(ValueError, match=r"train.lr and train.clip must be positive, got -1.0"):
         start_run(run, sources, TrainOptions("tiny", overrides=("train.lr=-1.0",)), resume=False, overwrite=True)
     assert contents(run) == before
 

@@ -162,7 +162,7 @@ def test_a_run_stops_when_it_gets_no_better(text, tmp_path, monkeypatch, stop_on
     outcome = run_training(make_settings(text, {"train": changes}), tmp_path / "run")
     assert outcome.progress.best_step == best_step
     assert outcome.progress.step == best_step + 3
-    assert outcome.reason == f"no better validation in 3, the best was at step {best_step}"
+    assert outcome.reason == f"no improvement in 3 validations, the best was at step {best_step}"
     assert read_json(tmp_path / "run" / "model" / "scores.json")["step"] == best_step
 
 
@@ -182,9 +182,9 @@ def test_a_run_can_be_averaged_afterwards(peaceful, tmp_path):
     assert average_run(peaceful, tmp_path / "mean", 2) == 2
     expected = average_states(checkpoints(peaceful / "checkpoints")[-2:])
     torch.testing.assert_close(load_file(tmp_path / "mean" / "model.safetensors"), expected, rtol=0, atol=0)
-    with pytest.raises(ValueError, match="mean: there is something here already"):
+    with pytest.raises(ValueError, match="mean: the folder exists already"):
         average_run(peaceful, tmp_path / "mean", 2)
-    with pytest.raises(ValueError, match=r"1 or more checkpoints to average, got 0 \(last 0\)"):
+    with pytest.raises(ValueError, match=r"averaging needs 1 or more checkpoints, got 0 \(last 0\)"):
         average_run(peaceful, tmp_path / "other", 0)
 
 
@@ -213,10 +213,12 @@ def test_a_named_tokenizer_is_used(text, peaceful, tmp_path):
 @pytest.mark.parametrize("good_steps", [2, 6])
 def test_a_loss_that_is_no_number_stops_the_run(text, tmp_path, monkeypatch, good_steps):
     poison_after(monkeypatch, good_steps)
-    with pytest.raises(ValueError, match=rf"the loss is no number at step {good_steps + 2} \(epoch 0, batch") as error:
+    with pytest.raises(
+        ValueError, match=rf"the loss is not finite \(nan\) at step {good_steps + 2} \(epoch 0, batch"
+    ) as error:
         run_training(make_settings(text, {"train": {"valid_every": 100}}), tmp_path / "run")
     if good_steps < 4:
-        assert "begin anew" in str(error.value)
+        assert "start again" in str(error.value)
         assert not (tmp_path / "run").exists()
     else:
         assert "step-00000004, is kept" in str(error.value)
@@ -227,7 +229,7 @@ def test_a_loss_that_is_no_number_stops_the_run(text, tmp_path, monkeypatch, goo
 def test_parameters_that_are_no_numbers_are_not_saved(text, tmp_path, monkeypatch, also):
     """The loss before a step may be a number when the parameters after it are none."""
     poison_after(monkeypatch, 7)
-    with pytest.raises(ValueError, match=r"the parameters are no numbers after step 8 .*step-00000004, is kept"):
+    with pytest.raises(ValueError, match=r"the parameters are not finite after step 8 .*step-00000004, is kept"):
         run_training(make_settings(text, {"train": {"valid_every": 100, "save_every": 4, also: 4}}), tmp_path / "run")
     assert [path.name for path in checkpoints(tmp_path / "run" / "checkpoints")] == ["step-00000004"]
     assert all(tensor.isfinite().all() for tensor in state_of(tmp_path / "run").values())
@@ -316,10 +318,10 @@ def test_an_existing_run_is_not_overwritten_unless_told(text, tmp_path):
     (tmp_path / "run").mkdir()
     start_run(tmp_path / "run", sources(text), SAID, resume=False, overwrite=False)  # an empty folder may be used
     (tmp_path / "run" / "mine.txt").touch()
-    with pytest.raises(ValueError, match="run: there is something here already: --resume goes on"):
+    with pytest.raises(ValueError, match="run: the folder is not empty: --resume continues"):
         start_run(tmp_path / "run", sources(text), SAID, resume=False, overwrite=False)
     assert (tmp_path / "run" / "mine.txt").exists()
-    with pytest.raises(ValueError, match="no run to go on with here"):
+    with pytest.raises(ValueError, match="no run to resume here"):
         start_run(tmp_path / "run", sources(text), SAID, resume=True, overwrite=False)
     with pytest.raises(ValueError, match="exclude each other"):
         start_run(tmp_path / "run", sources(text), SAID, resume=True, overwrite=True)
@@ -354,7 +356,7 @@ def test_a_team_that_was_started_anew_goes_on_with_its_own_run_alone(peaceful, t
     said = replace(SAID, overrides=tuple(table))
     for overwrite in (False, True):
         assert start_run(peaceful, sources(text), said, False, overwrite) == read_run_settings(peaceful)
-    with pytest.raises(ValueError, match="there is something here already"):
+    with pytest.raises(ValueError, match="the folder is not empty"):
         start_run(peaceful, sources(text), replace(SAID, overrides=(*table, "train.seed=9")), False, False)
     assert start_run(tmp_path / "new", sources(text), said, False, False) == read_run_settings(peaceful)
 
@@ -383,7 +385,7 @@ def test_the_others_of_a_team_do_not_look_at_the_folder(text, tmp_path, monkeypa
         ({"patience": 0}, "train.patience must be 1 or more, got 0"),
         ({"max_steps": 0}, "train.max_steps must be 1 or more, got 0"),
         ({"warmup": -1}, "train.warmup and train.seed must be 0 or more, got -1 and 0"),
-        ({"lr": 0.0}, "train.lr and train.clip must be more than 0, got 0.0 and 1.0"),
+        ({"lr": 0.0}, "train.lr and train.clip must be positive, got 0.0 and 1.0"),
         ({"clip": -1.0}, "got 0.001 and -1.0"),
         ({"label_smoothing": 1.0}, r"train.label_smoothing must lie in \[0, 1\), got 1.0"),
         ({"ema": 1.5}, r"train.ema must lie in \[0, 1\), got 1.5"),
@@ -405,7 +407,7 @@ def test_what_is_left_to_the_machine_is_settled():
     assert resolve_settings(apart, torch.device("cpu")).model.tie == "target"
     assert choose_device("cpu") == torch.device("cpu")
     if not torch.cuda.is_available():
-        with pytest.raises(ValueError, match=r"train.device is 'cuda', and there is no CUDA device"):
+        with pytest.raises(ValueError, match=r"device 'cuda' needs a CUDA device, and there is none here"):
             choose_device("cuda")
 
 

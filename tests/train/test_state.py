@@ -22,9 +22,9 @@ def test_the_mean_of_models_is_numpys():
 
 
 def test_models_of_other_tensors_are_refused():
-    with pytest.raises(ValueError, match=r"must have the same tensors, got others: \['b'\]"):
+    with pytest.raises(ValueError, match=r"must have the same tensors, got differing ones: \['b'\]"):
         average([{"a": torch.zeros(1)}, {"a": torch.zeros(1), "b": torch.zeros(1)}])
-    with pytest.raises(ValueError, match="1 or more models to average, got 0"):
+    with pytest.raises(ValueError, match="averaging needs 1 or more models, got 0"):
         average([])
 
 
@@ -71,9 +71,9 @@ class TestMeanOfModels:
 
     def test_what_has_no_mean_is_refused(self, tmp_path):
         one, other = self.saved(tmp_path / "a"), self.saved(tmp_path / "b", pieces="five six seven eight nine")
-        with pytest.raises(ValueError, match=r"one share for each of 2 models, 1 in all, got \[0.5, 0.6\]"):
+        with pytest.raises(ValueError, match=r"one share for each of 2 models, with a sum of 1, got \[0.5, 0.6\]"):
             average_models([one, one], [0.5, 0.6], tmp_path / "mean")
-        with pytest.raises(ValueError, match="its pieces are others than those of"):
+        with pytest.raises(ValueError, match="must have one tokenizer, got another than that of"):
             average_models([one, other], [0.5, 0.5], tmp_path / "mean")
-        with pytest.raises(ValueError, match="there is something here already"):
+        with pytest.raises(ValueError, match="the folder exists already"):
             average_models([one, one], [0.5, 0.5], other)

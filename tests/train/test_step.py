@@ -58,7 +58,7 @@ def test_without_warm_up_the_first_step_has_the_whole_rate(name):
 
 
 def test_what_cannot_be_followed_is_refused():
-    with pytest.raises(ValueError, match=r"needs train.max_steps or train.max_minutes, where it ends, got neither"):
+    with pytest.raises(ValueError, match=r"needs train.max_steps or train.max_minutes as its end, got neither"):
         check_schedule(TrainSettings(schedule="cosine"))
 
 

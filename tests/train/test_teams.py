@@ -92,7 +92,7 @@ def test_a_team_of_which_one_was_killed_goes_on(text, alone, tmp_path):
     os.kill(int(workers[-1]), 9)
     _, said = team.communicate(timeout=300)
     assert team.returncode == 0, said[-3000:]
-    assert "going on from step" in said
+    assert "resuming from step" in said
     assert_same_end(alone, out)
     assert read_json(out / "model" / "scores.json")["valid"]
 
@@ -102,5 +102,5 @@ def test_shards_need_a_team(text, tmp_path):
         command(ONE, text, tmp_path / "run", "train.shard=true"), env=ENVIRONMENT, capture_output=True, text=True
     )
     assert done.returncode == 2
-    assert "train.shard needs several processes: start them with torchrun" in done.stderr
+    assert "train.shard needs several processes, got 1: start them with torchrun" in done.stderr
     assert not (tmp_path / "run").exists()

@@ -57,11 +57,6 @@ def test_pieces_that_stand_together_come_to_lie_together(store):
     assert within > across + 0.5
 
 
-def test_an_unknown_method_is_refused(store):
-    with pytest.raises(ValueError, match="unknown vectors 'skipgram': did you mean 'skip_gram'"):
-        start_from_vectors(make_model("all"), store, "skipgram", seed=3)
-
-
 @pytest.mark.gpu
 def test_a_table_on_a_gpu_is_filled_there():
     table = torch.zeros(12, 8, device="cuda")

@@ -16,7 +16,7 @@ from regard.qa.train import (
     QASettings,
     ceiling,
     pretrain_reader,
-    resolve_settings,
+    resolve_qa_settings,
     score_predictions,
     start_reader,
     train_reader,
@@ -59,7 +59,7 @@ def train(
     json_: Json = False,
 ) -> None:
     """With --quick and no --data, questions about generated facts are used: a minute or two."""
-    settings = resolve_settings(start, quick, set_ or ())
+    settings = resolve_qa_settings(start, quick, set_ or ())
     training, validation = read_training(data, valid, quick)
     texts = read_texts(pretrain, start)
     reader = make_reader(start, settings, training, texts, device)

@@ -83,24 +83,24 @@ class Automaton:
 
         `expand` is called for each unexpanded transition that is drawn, and must `connect` it.
         """
-        paths, taken = np.arange(len(states)), []
+        paths, steps = np.arange(len(states)), []
         n_steps = np.zeros(len(states), dtype=np.int64)
         while len(paths):
             draws = rng.random(len(paths), dtype=np.float32)  # 24 bits
             transitions = np.searchsorted(_view(self.keys), states + draws, side="right")
             for transition in np.unique(transitions[_view(self.targets)[transitions] == OPEN]).tolist():
                 expand(transition)
-            taken.append((paths, transitions))
+            steps.append((paths, transitions))
             n_steps[paths] += 1
             states = _view(self.targets)[transitions]
             unfinished = states != END
             paths, states = paths[unfinished], states[unfinished]
-        return self._gather_ids(taken, n_steps)
+        return self._gather_ids(steps, n_steps)
 
-    def _gather_ids(self, taken: list[tuple[Ints, Ints]], n_steps: Ints) -> tuple[NDArray[np.int64], Ints]:
+    def _gather_ids(self, steps: list[tuple[Ints, Ints]], n_steps: Ints) -> tuple[NDArray[np.int64], Ints]:
         before = np.cumsum(n_steps) - n_steps
         transitions = np.empty(int(n_steps.sum()), dtype=np.int64)
-        for step, (paths, some) in enumerate(taken):
+        for step, (paths, some) in enumerate(steps):
             transitions[before[paths] + step] = some
         lengths = _view(self.lengths)[transitions]
         ids = _view(self.ids)[ranges(_view(self.starts)[transitions], lengths)]

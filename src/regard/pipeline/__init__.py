@@ -1,7 +1,5 @@
 """One call from a model's folder, or a bundled model's name, to a pipeline that is ready."""
 
-import sys
-from ctypes.util import find_library as find_shared
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -10,6 +8,7 @@ from typing import TYPE_CHECKING
 from regard.checkpoint import CONFIG, model_folder, read_settings, read_stored
 from regard.config import Settings, choose
 from regard.data.tokenizer import Tokenizer
+from regard.device import find_device
 from regard.engine import Engine, select_engine
 from regard.engine.native import NativeDecoder, NativeEngine, find_library
 from regard.engine.native_weights import from_arrays, packs
@@ -113,20 +112,7 @@ def choose_device(name: str, precision: str) -> str:
     """Return the device, and refuse one that is not there or does not have the precision."""
     choose(dict.fromkeys(("float32", "bfloat16", "int8")), precision, "precision")
     choose(dict.fromkeys(("auto", *DEVICE)), name, "device")
-    there = has_cuda() if name != "cpu" else False
-    if name == "auto":
-        name = "cuda" if there and precision in DEVICE["cuda"] else "cpu"
-    if name == "cuda" and not there:
-        raise ValueError("device 'cuda' needs a CUDA device, and there is none here: use cpu or auto")
-    if precision not in DEVICE[name]:
-        raise ValueError(f"precision on a {name} must be {' or '.join(DEVICE[name])}, got {precision!r}")
-    return name
-
-
-def has_cuda() -> bool:
-    """Tell whether there is a GPU; PyTorch, which takes seconds to import, is asked only where there is a driver."""
-    if "torch" not in sys.modules and find_shared("cuda") is None and find_shared("nvcuda") is None:
-        return False
-    import torch
-
-    return torch.cuda.is_available()
+    device = "cpu" if name == "auto" and precision not in DEVICE["cuda"] else find_device(name)
+    if precision not in DEVICE[device]:
+        raise ValueError(f"precision on a {device} must be {' or '.join(DEVICE[device])}, got {precision!r}")
+    return device

@@ -1,4 +1,4 @@
-"""Questions, passages, windows, toy facts."""
+"""Questions with their contexts, windows of them, and generated facts."""
 
 import json
 import random
@@ -17,45 +17,45 @@ LINE = "an object with strings for question and context and a list of answers, e
 
 @dataclass(frozen=True)
 class Answer:
-    """A stretch of a context: its text, and the character at which it begins."""
+    """A span of a context: its text and its first character."""
 
     text: str
     start: int
 
     @property
     def stop(self) -> int:
-        """Gives the character after the last."""
+        """The end of the span, exclusive."""
         return self.start + len(self.text)
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question, the text that it is about, and the answers that are right, the first being the one to learn from."""
+    """A question, its context, and the reference answers, of which the first is trained on."""
 
     id: str
     text: str
     context: str
     answers: tuple[Answer, ...]
-    where: str = ""  # the file and line where it stands
+    where: str = ""  # the file and line it comes from
 
 
 def read_questions(sources: Iterable[str]) -> list[Question]:
-    """Reads an object from each line of some files: `question`, `context`, `answers` of `text` and `start`, `id`."""
-    found = [
+    """Read an object from each line of some files: `question`, `context`, `answers` of `text` and `start`, `id`."""
+    questions = [
         _read(line, f"{source}, line {number}")
         for source in sources
         for number, line in enumerate(read_lines(source), start=1)
         if line.strip()
     ]
-    if not found:
+    if not questions:
         raise ValueError(f"there must be 1 question or more, got none in {', '.join(sources) or 'no files'}")
-    return found
+    return questions
 
 
 def make_question(id_: str, text: str, context: str, answers: Sequence[Answer], where: str = "") -> Question:
-    """Brings a question into the form in which models read text; answers keep their places in it."""
+    """Return a question with normalised text, its answers moved accordingly."""
     plain = normalise(context)
-    if not plain:  # a question may be empty: CMRC's trial set has one that is
+    if not plain:  # a question may be empty: CMRC's trial set has one
         raise ValueError(f"{where}: a context must have words, got {context[:30]!r}")
     for answer in answers:
         _check(answer, context, where)
@@ -64,11 +64,11 @@ def make_question(id_: str, text: str, context: str, answers: Sequence[Answer], 
 
 
 def split_questions(questions: Sequence[Question], share: float) -> tuple[list[Question], list[Question]]:
-    """Splits off the questions about the last contexts, about so many; no context is on both sides."""
+    """Split off the questions about the last contexts, about `share` of them; no context is on both sides."""
     contexts = list(dict.fromkeys(question.context for question in questions))
     n = min(max(round(len(contexts) * share), 1), len(contexts) - 1)
     if n < 1:
-        raise ValueError(f"to split questions there must be 2 contexts or more, got {len(contexts)}: name both files")
+        raise ValueError(f"splitting questions needs 2 contexts or more, got {len(contexts)}: name both files")
     last = set(contexts[-n:])
     return [q for q in questions if q.context not in last], [q for q in questions if q.context in last]
 
@@ -91,94 +91,94 @@ def _check(answer: Answer, context: str, where: str) -> None:
     there = context[max(answer.start, 0) : answer.stop]
     if not answer.text.strip() or answer.start < 0 or there != answer.text:
         raise ValueError(
-            f"{where}: the answer {answer.text!r} must stand in its context from character {answer.start} on, "
+            f"{where}: the answer {answer.text!r} must be in its context at character {answer.start}, "
             f"got {there!r} there"
         )
 
 
 def _move_answer(answer: Answer, context: str, plain: str, where: str) -> Answer:
-    """Finds an answer again where white space was folded before it: the like of it that is nearest."""
+    """Find an answer after white space before it was collapsed: the nearest occurrence of its text."""
     text, about = normalise(answer.text), len(normalise(context[: answer.start]))
-    places = [match.start() for match in re.finditer(f"(?={re.escape(text)})", plain)]
-    if not text or not places:
-        raise ValueError(f"{where}: an answer must be there in normalised text as well, got {answer.text!r}")
-    return Answer(text, min(places, key=lambda place: abs(place - about)))
+    starts = [match.start() for match in re.finditer(f"(?={re.escape(text)})", plain)]
+    if not text or not starts:
+        raise ValueError(f"{where}: an answer must also be in the normalised context, got {answer.text!r}")
+    return Answer(text, min(starts, key=lambda start: abs(start - about)))
 
 
 QUESTION, CONTEXT, SHARED = (
     0,
     1,
     2,
-)  # marks: of the question and of signs, of the context, of the context where both have it
+)  # marks: question and special tokens, context, context tokens that the question has too
 N_MARKS = 3
-N_SPECIAL = 3  # one before the question, one between, one after the context
-NO_ANSWER = (0, 0)  # the label of a window without the answer: the sign at its beginning
+N_SPECIAL = 3  # BOS, and an EOS after question and context
+NO_ANSWER = (0, 0)  # the label of a window without the answer: its BOS
 
 Span = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class WindowSettings:
-    """How much is read at once."""
+    """The windows that are read at once."""
 
-    size: int = 384  # pieces of a window: the question, the context and the signs around them
-    stride: int = 256  # context pieces from the beginning of one window to that of the next
-    question: int = 64  # pieces of a question; what is longer loses its end
-    longest: int = 48  # pieces of an answer
+    size: int = 384  # tokens of a window: the question, the context and special tokens
+    stride: int = 256  # context tokens from the start of one window to that of the next
+    question: int = 64  # tokens of a question; longer ones are truncated
+    longest: int = 48  # tokens of an answer
 
 
 @dataclass(frozen=True)
 class ReaderWindow:
-    """A question and a stretch of its context: BOS, the question, EOS, the stretch; the last EOS is added later."""
+    """A question and a part of its context: BOS, the question, EOS, the part; the last EOS is added later."""
 
-    question: int  # its number
+    question: int  # its index
     ids: list[int]
     marks: list[int]
-    offset: int  # of the stretch in the ids
-    first: int  # the number of the stretch's first piece in the context
-    label: Span  # where in the ids the answer begins and ends, both included
+    offset: int  # of the context in the ids
+    first: int  # index in the context of the window's first context token
+    label: Span  # first and last id of the answer, inclusive
 
     @property
     def n_context(self) -> int:
-        """Gives the number of context pieces."""
+        """The number of context tokens."""
         return len(self.ids) - self.offset
 
 
 @dataclass(frozen=True)
 class Passage:
-    """A question and its context in pieces, before they are cut into windows."""
+    """A tokenized question and context, before they are cut into windows."""
 
     question: list[int]
     ids: list[int]
-    spans: list[Span]  # characters of each context piece
+    spans: list[Span]  # characters of each context token
     marks: list[int]
-    label: Span | None  # the first and the last piece of the answer
+    label: Span | None  # first and last token of the answer, inclusive
 
 
 def check_windows(settings: WindowSettings) -> None:
-    """Raises ValueError for windows that could not be cut, or between which an answer would be lost."""
+    """Raise ValueError for windows that are empty, or that could split an answer."""
     if min(settings.size, settings.stride, settings.question, settings.longest) < 1:
-        raise ValueError(f"windows must have sizes of 1 or more, got {settings}")
+        raise ValueError(f"sizes of windows must be 1 or more, got {settings}")
     most = settings.size - settings.question - N_SPECIAL - settings.longest + 1
     if settings.stride > most:
         raise ValueError(
-            "windows.stride must be so small that every answer is whole in one window, at most size − question − "
+            "windows.stride must be small enough for every answer to be in one window, at most size − question − "
             f"longest − {N_SPECIAL - 1} = {most}, got {settings.stride}"
         )
 
 
 def make_passage(question: Question, tokenizer: Tokenizer, settings: WindowSettings) -> Passage:
-    """Cuts a question and its context into the pieces of the tokenizer's source side."""
-    asked = tokenizer.encode(question.text, "src")[: settings.question]
+    """Tokenize a question and its context with the tokenizer's source side."""
+    tokens = tokenizer.encode(question.text, "src")[: settings.question]
     ids, spans = tokenizer.encode(question.context, "src"), tokenizer.spans(question.context, "src")
-    shared = shared_pieces(tokenizer.pieces(asked, "src"), tokenizer.pieces(ids, "src"), question.text)
+    shared = shared_pieces(tokenizer.pieces(tokens, "src"), tokenizer.pieces(ids, "src"), question.text)
     answer = next(iter(question.answers), None)
     label = None if answer is None else to_pieces(spans, (answer.start, answer.stop))
-    return Passage(asked, ids, spans, [SHARED if each else CONTEXT for each in shared], label)
+    return Passage(tokens, ids, spans, [SHARED if each else CONTEXT for each in shared], label)
 
 
 def cut_passage(passage: Passage, number: int, settings: WindowSettings) -> list[ReaderWindow]:
-    """Cuts a passage into windows that overlap; a window without the whole answer is labelled so."""
+    """Cut a passage into overlapping windows; one without the whole answer gets the label NO_ANSWER."""
     head = [Tokenizer.bos_id, *passage.question, Tokenizer.eos_id]
     room = settings.size - len(head) - 1
     windows = []
@@ -191,12 +191,12 @@ def cut_passage(passage: Passage, number: int, settings: WindowSettings) -> list
 
 
 def starts(n: int, room: int, stride: int) -> range:
-    """Tells where windows begin so that they cover n pieces: each `stride` after the one before, the last reaching."""
+    """Return the starts of windows that cover n tokens, `stride` apart."""
     return range(0, max(n - room, 0) + stride, stride)
 
 
 def to_pieces(spans: Sequence[Span], characters: Span) -> Span:
-    """Gives the first and the last piece that have a character of a stretch, both included."""
+    """Return the first and the last piece that overlap a span of characters, inclusive."""
     start, stop = characters
     first = bisect_right([end for _, end in spans], start)
     last = bisect_left([begin for begin, _ in spans], stop) - 1
@@ -204,20 +204,20 @@ def to_pieces(spans: Sequence[Span], characters: Span) -> Span:
 
 
 def to_characters(spans: Sequence[Span], pieces: Span) -> Span:
-    """Gives the characters from the first piece to the end of the last."""
+    """Return the characters from the first piece to the end of the last."""
     first, last = pieces
     return spans[first][0], spans[last][1]
 
 
 def shared_pieces(question_pieces: Sequence[str], context_pieces: Sequence[str], question: str) -> list[bool]:
-    """Tells which pieces of a context the question has too.
+    """Tell for each piece of a context whether the question has it too.
 
-    Chinese and its like is cut differently in either, so there a piece counts that the question has as a stretch of its
-    own; elsewhere it is the piece itself. Signs alone are not counted.
+    Scripts without spaces are segmented differently in either, so there a piece counts if the question contains its
+    text; elsewhere the question must have the same piece. Punctuation does not count.
     """
     same, lower = set(question_pieces), question.lower()
     return [
-        any(sign.isalnum() for sign in piece)
+        any(character.isalnum() for character in piece)
         and (piece in same or (UNSPACED.search(piece) is not None and piece.strip("▁").lower() in lower))
         for piece in context_pieces
     ]
@@ -233,7 +233,7 @@ NAMES = "Anna Ben Clara David Emma Felix Greta Henry Ida Jonas Klara Leo Maria N
 PLACES = "Athens Berlin Cairo Delhi Geneva Havana Kyoto Lima Madrid Nairobi Oslo Prague Quito Rome Sofia Vienna"
 COLOURS = "red green blue yellow white black orange purple brown grey pink silver"
 JOBS = "baker doctor farmer gardener judge lawyer miller nurse painter pilot singer tailor teacher writer"
-# What is said of somebody, how it is asked, and what it may be.
+# A statement, its question, and the possible values.
 FACTS = (
     ("{name} lives in {value}.", "Where does {name} live?", PLACES),
     ("{name} likes the colour {value}.", "Which colour does {name} like?", COLOURS),
@@ -242,25 +242,25 @@ FACTS = (
 
 
 def make_facts(n: int, seed: int, people: int = 3) -> list[Question]:
-    """Draws texts that tell the place, the colour and the profession of some people, in any order, and asks for one.
+    """Generate texts that state the place, the colour and the profession of some people, in any order, and ask for one.
 
-    Every text has as many wrong answers of the same kind as there are other people, so that a reader has to find both
-    the person and the relation.
+    Every text has as many wrong answers of the same kind as there are other people, so a reader has to find both the
+    person and the relation.
     """
-    chance = random.Random(seed)
-    return [_make_fact(chance, f"facts-{seed}-{number}", people) for number in range(n)]
+    rng = random.Random(seed)
+    return [_make_fact(rng, f"facts-{seed}-{number}", people) for number in range(n)]
 
 
-def _make_fact(chance: random.Random, id_: str, people: int) -> Question:
-    names = chance.sample(NAMES.split(), people)
-    facts = [(name, kind, value) for kind in range(len(FACTS)) for name, value in _draw_values(chance, names, kind)]
-    chance.shuffle(facts)
+def _make_fact(rng: random.Random, id_: str, people: int) -> Question:
+    names = rng.sample(NAMES.split(), people)
+    facts = [(name, kind, value) for kind in range(len(FACTS)) for name, value in _draw_values(rng, names, kind)]
+    rng.shuffle(facts)
     sentences = [FACTS[kind][0].format(name=name, value=value) for name, kind, value in facts]
-    asked = chance.randrange(len(facts))
-    name, kind, value = facts[asked]
-    start = sum(len(sentence) + 1 for sentence in sentences[:asked]) + sentences[asked].rindex(value)
+    target = rng.randrange(len(facts))
+    name, kind, value = facts[target]
+    start = sum(len(sentence) + 1 for sentence in sentences[:target]) + sentences[target].rindex(value)
     return make_question(id_, FACTS[kind][1].format(name=name), " ".join(sentences), [Answer(value, start)])
 
 
-def _draw_values(chance: random.Random, names: Sequence[str], kind: int) -> list[tuple[str, str]]:
-    return list(zip(names, chance.sample(FACTS[kind][2].split(), len(names)), strict=True))
+def _draw_values(rng: random.Random, names: Sequence[str], kind: int) -> list[tuple[str, str]]:
+    return list(zip(names, rng.sample(FACTS[kind][2].split(), len(names)), strict=True))

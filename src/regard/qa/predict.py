@@ -1,4 +1,4 @@
-"""Answers, EM/F1, baselines."""
+"""Predicting answers, exact match and F1, baselines."""
 
 import random
 import re
@@ -26,27 +26,27 @@ GROUP = 64  # questions whose windows are sorted by length together
 
 @dataclass(frozen=True)
 class PredictedSpan:
-    """A stretch of a context as an answer: characters from … up to, its share of all stretches, and where it stood."""
+    """A span of a context as an answer: its characters, its probability among all spans, and its window."""
 
     text: str
     start: int
     stop: int
     probability: float
-    score: float  # log-odds against there being no answer in its window
-    window: int  # the first of the question's windows in which it had this score
-    pieces: tuple[int, int]  # of the context, both included
+    score: float  # log-odds against no answer in its window
+    window: int  # the first of the question's windows with this score
+    pieces: tuple[int, int]  # first and last token of the context, inclusive
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """The likeliest answers to a question, best first, and the chance that it has none in this text."""
+    """The most probable answers to a question, best first, and the probability that the context has none."""
 
     spans: tuple[PredictedSpan, ...]
     no_answer: float
 
 
 def make_reader_batch(windows: Sequence[ReaderWindow], width: int | None = None) -> ReaderBatch:
-    """Pads windows to a batch of the given width, or of one of a few."""
+    """Pad windows to a batch of the given width, or to a multiple of WIDTHS."""
     longest = max(len(window.ids) for window in windows) + 1
     rounded = -(-longest // WIDTHS) * WIDTHS
     src = make_source([window.ids for window in windows], rounded if width is None else width)
@@ -57,7 +57,7 @@ def make_reader_batch(windows: Sequence[ReaderWindow], width: int | None = None)
 
 
 def answer_questions(reader: QuestionReader, questions: Sequence[Question], n_best: int = 1) -> Iterator[Prediction]:
-    """Answers questions one after another, some of them read together; the model's device is the one it is on."""
+    """Yield the prediction for each question, in order; questions are batched, on the model's device."""
     settings = reader.settings.windows
     for first in range(0, len(questions), GROUP):
         passages = [make_passage(each, reader.tokenizer, settings) for each in questions[first : first + GROUP]]
@@ -69,7 +69,7 @@ def answer_questions(reader: QuestionReader, questions: Sequence[Question], n_be
 
 @torch.no_grad()
 def window_scores(model: SpanReader, windows: Sequence[ReaderWindow], longest: int) -> list[Float[Tensor, "_ longest"]]:
-    """Gives each window's scores of all stretches, those of like length read together."""
+    """Return each window's scores of all spans; windows of like length are batched."""
     device = next(model.parameters()).device
     order = sorted(range(len(windows)), key=lambda n: len(windows[n].ids))
     scores: dict[int, Tensor] = {}
@@ -83,9 +83,9 @@ def window_scores(model: SpanReader, windows: Sequence[ReaderWindow], longest: i
 def span_scores(
     start: Float[Tensor, " S"], end: Float[Tensor, " S"], window: ReaderWindow, longest: int
 ) -> Float[Tensor, "K longest"]:
-    """Gives for each context piece and each length the log-odds of that stretch against there being no answer here.
+    """Return for each context token and each length the log-odds of that span against no answer in the window.
 
-    `start[i] + end[j] − start[0] − end[0]`: every window is measured against its own first token, so windows compare.
+    `start[i] + end[j] − start[0] − end[0]`: relative to the window's own first token, so scores of windows compare.
     """
     begins, ends = (each[window.offset : len(window.ids)] for each in (start, end))
     padded = torch.cat([ends, ends.new_full((longest - 1,), -torch.inf)])
@@ -99,7 +99,7 @@ def choose_spans(
     tables: Sequence[Float[Tensor, "_ longest"]],
     n_best: int,
 ) -> Prediction:
-    """Picks the likeliest stretches of a whole context; one that stands in several windows has its best score."""
+    """Return the most probable spans of a whole context; a span in several windows has its best score."""
     longest = tables[0].shape[1]
     joint = tables[0].new_full((len(passage.ids), longest), -torch.inf)
     where = torch.zeros_like(joint, dtype=torch.int64)
@@ -107,30 +107,30 @@ def choose_spans(
         here = slice(window.first, window.first + window.n_context)
         where[here] = torch.where(table > joint[here], number, where[here])
         joint[here] = torch.maximum(joint[here], table)
-    shares = torch.cat([joint.flatten(), joint.new_zeros(1)]).softmax(0)
-    best = shares[:-1].topk(min(n_best, int((joint > -torch.inf).sum())))
+    probabilities = torch.cat([joint.flatten(), joint.new_zeros(1)]).softmax(0)
+    best = probabilities[:-1].topk(min(n_best, int((joint > -torch.inf).sum())))
     spans = []
-    for share, place in zip(best.values.tolist(), best.indices.tolist(), strict=True):
-        first, more = divmod(place, longest)
+    for probability, i in zip(best.values.tolist(), best.indices.tolist(), strict=True):
+        first, more = divmod(i, longest)
         pieces = (first, first + more)
         begin, stop = to_characters(passage.spans, pieces)
         text = question.context[begin:stop]
-        score, window = float(joint.flatten()[place]), int(where.flatten()[place])
-        spans.append(PredictedSpan(text, begin, stop, share, score, window, pieces))
-    return Prediction(tuple(spans), float(shares[-1]))
+        score, window = float(joint.flatten()[i]), int(where.flatten()[i])
+        spans.append(PredictedSpan(text, begin, stop, probability, score, window, pieces))
+    return Prediction(tuple(spans), float(probabilities[-1]))
 
 
 ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 PUNCTUATION = str.maketrans("", "", string.punctuation)
-# What CMRC 2018 leaves out; its list has …… as one sign of two dots, which no single character is.
+# Ignored by CMRC 2018; its list has …… as one sign of two characters, which no single character matches.
 CMRC_SIGNS = str.maketrans("", "", "-:_*^/\\~`+=，。：？！“”；’《》·、「」（）－～『』")
-# One Chinese character by itself, else what stands together: numbers with their point, words, signs.
+# One Chinese character, a number with its point, a word, or a punctuation mark.
 SEGMENT = re.compile(r"[\u4e00-\u9fa5]|\d+(?:[.,]\d+)+|[^\W\u4e00-\u9fa5]+|[^\w\s]")
 
 
 @dataclass(frozen=True)
 class AnswerScores:
-    """How good answers are, in percent, by which rules, over how many questions."""
+    """Scores of answers in percent, the rules they follow, and the number of questions."""
 
     exact: float
     f1: float
@@ -140,14 +140,14 @@ class AnswerScores:
 
 @dataclass(frozen=True)
 class MatchRules:
-    """How one answer is compared with one that is right."""
+    """How an answer is compared with a reference."""
 
     exact: Callable[[str, str], bool]
     f1: Callable[[str, str], float]
 
 
 def score_answers(predicted: Sequence[str], references: Sequence[Sequence[str]], rules: str) -> AnswerScores:
-    """Compares each answer with the nearest of those that are right, and averages over all questions."""
+    """Compare each answer with its best-matching reference, and average over all questions."""
     rule = choose(RULES, rules, "rules")
     if len(predicted) != len(references) or not predicted:
         raise ValueError(f"there must be one answer for each question, got {len(predicted)} and {len(references)}")
@@ -157,25 +157,25 @@ def score_answers(predicted: Sequence[str], references: Sequence[Sequence[str]],
 
 
 def rules_for(contexts: Sequence[str]) -> str:
-    """Names the rules by the script of the texts: CMRC 2018's for Chinese, else SQuAD's."""
+    """Return the name of the rules for the script of the texts: CMRC 2018's for Chinese, else SQuAD's."""
     return "cmrc" if guess_language(contexts) == "zh" else "squad"
 
 
 def plain_words(text: str) -> list[str]:
-    """Gives the words that SQuAD's script compares: small letters, no punctuation, no English articles."""
+    """Return the words that SQuAD's script compares: lower case, no punctuation, no English articles."""
     return ARTICLES.sub(" ", text.lower().translate(PUNCTUATION)).split()
 
 
 def segments(text: str) -> list[str]:
-    """Gives what CMRC 2018's script compares: Chinese by character, all else by word, without its punctuation.
+    """Return what CMRC 2018's script compares: Chinese by character, all else by word, without its punctuation.
 
-    The script has NLTK cut what is not Chinese; here words and numbers are cut by a rule of one line.
+    The script uses NLTK for what is not Chinese; here words and numbers are split by a regular expression.
     """
     return SEGMENT.findall(text.lower().translate(CMRC_SIGNS))
 
 
 def longest_common_substring(one: Sequence[str], other: Sequence[str]) -> int:
-    """Gives the length of the longest stretch without a gap that two sequences share."""
+    """Return the length of the longest contiguous run that two sequences share."""
     longest, before = 0, [0] * (len(other) + 1)
     for word in one:
         here = [0] + [before[j] + 1 if word == each else 0 for j, each in enumerate(other)]
@@ -183,40 +183,40 @@ def longest_common_substring(one: Sequence[str], other: Sequence[str]) -> int:
     return longest
 
 
-def _squad_f1(given: str, right: str) -> float:
-    one, other = plain_words(given), plain_words(right)
+def _squad_f1(predicted: str, reference: str) -> float:
+    one, other = plain_words(predicted), plain_words(reference)
     return _f1((Counter(one) & Counter(other)).total(), len(one), len(other))
 
 
-def _cmrc_f1(given: str, right: str) -> float:
-    one, other = segments(given), segments(right)
+def _cmrc_f1(predicted: str, reference: str) -> float:
+    one, other = segments(predicted), segments(reference)
     return _f1(longest_common_substring(one, other), len(one), len(other))
 
 
-def _squad_exact(given: str, right: str) -> bool:
-    return plain_words(given) == plain_words(right)
+def _squad_exact(predicted: str, reference: str) -> bool:
+    return plain_words(predicted) == plain_words(reference)
 
 
-def _cmrc_exact(given: str, right: str) -> bool:
-    one, other = (text.lower().strip().translate(CMRC_SIGNS) for text in (given, right))
+def _cmrc_exact(predicted: str, reference: str) -> bool:
+    one, other = (text.lower().strip().translate(CMRC_SIGNS) for text in (predicted, reference))
     return one == other
 
 
-def _f1(shared: int, n_given: int, n_right: int) -> float:
-    """Gives the harmonic mean of the shares `shared / n_given` and `shared / n_right`."""
-    return 2 * shared / (n_given + n_right) if shared else 0.0
+def _f1(shared: int, n_predicted: int, n_reference: int) -> float:
+    """Return the harmonic mean of precision `shared / n_predicted` and recall `shared / n_reference`."""
+    return 2 * shared / (n_predicted + n_reference) if shared else 0.0
 
 
 RULES = {"squad": MatchRules(_squad_exact, _squad_f1), "cmrc": MatchRules(_cmrc_exact, _cmrc_f1)}
 
 
 Baseline = Callable[[Question], str]
-MOST_WORDS = 8  # of an answer that chance draws; words are characters in Chinese
+MOST_WORDS = 8  # of a random span; words are characters in Chinese
 
 
 @dataclass(frozen=True)
 class TokenSpan:
-    """A word or a Chinese character in small letters, or nothing for punctuation, and where it stands."""
+    """A word or a Chinese character in lower case, or nothing for punctuation, and its span."""
 
     word: str
     start: int
@@ -224,40 +224,39 @@ class TokenSpan:
 
 
 def overlap_span(question: Question) -> str:
-    """Gives the stretch without a word of the question around which most of the question stands.
+    """Return the span without words of the question that has the most of them around it.
 
-    After the sliding window of Richardson et al. 2013 (MCTest), as SQuAD's paper measures it (arXiv:1606.05250): a
-    window as long as the question goes over the context, and counts each different word that both have by
-    `log(1 + 1 / its count in the context)`. There candidates come from a parser; here they are the stretches between
+    After the sliding window of Richardson et al. 2013 (MCTest), as in SQuAD's paper (arXiv:1606.05250): a window as
+    long as the question slides over the context, and each distinct shared word counts
+    `log(1 + 1 / its count in the context)`. There candidates come from a parser; here they are the spans between
     punctuation and the question's own words, of equal ones the shortest.
     """
     units, asked = split_tokens(question.context), _words(question.text)
-    worth = _worth(units, asked)
-    stretches = list(_stretches(units, asked))
-    if not stretches:
+    weights = _weights(units, asked)
+    spans = list(_candidate_spans(units, asked))
+    if not spans:
         return question.context
-    first, stop = max(stretches, key=lambda each: (_worth_around(units, worth, each, len(asked)), each[0] - each[1]))
+    first, stop = max(spans, key=lambda each: (_weight_around(units, weights, each, len(asked)), each[0] - each[1]))
     return question.context[units[first].start : units[stop - 1].stop]
 
 
 def overlap_sentence(question: Question) -> str:
-    """Gives the sentence that shares most with the question, each different word counted by its rarity."""
+    """Return the sentence that shares most with the question, each distinct word weighted by its rarity."""
     asked = _words(question.text)
-    worth = _worth(split_tokens(question.context), asked)
-    return max(_sentences(question), key=lambda sentence: fsum(worth[word] for word in asked & _words(sentence)))
+    weights = _weights(split_tokens(question.context), asked)
+    return max(_sentences(question), key=lambda sentence: fsum(weights[word] for word in asked & _words(sentence)))
 
 
 def first_sentence(question: Question) -> str:
-    """Gives the context's first sentence."""
     return _sentences(question)[0]
 
 
 def random_span(question: Question, seed: int = 0) -> str:
-    """Draws a stretch of a few words; the same question gets the same one."""
-    chance = random.Random(f"{seed} {question.id} {question.text}")
+    """Draw a span of a few words, the same for the same question."""
+    rng = random.Random(f"{seed} {question.id} {question.text}")
     units = [unit for unit in split_tokens(question.context) if unit.word]
-    first = chance.randrange(len(units))
-    last = min(first + chance.randrange(MOST_WORDS), len(units) - 1)
+    first = rng.randrange(len(units))
+    last = min(first + rng.randrange(MOST_WORDS), len(units) - 1)
     return question.context[units[first].start : units[last].stop]
 
 
@@ -270,9 +269,9 @@ BASELINES: dict[str, Baseline] = {
 
 
 def split_tokens(text: str) -> list[TokenSpan]:
-    """Cuts a text as CMRC 2018 compares it: Chinese by character, all else by word, signs by themselves."""
+    """Split a text as CMRC 2018 compares it: Chinese by character, all else by word, punctuation by itself."""
     return [
-        TokenSpan(match[0].lower() if any(sign.isalnum() for sign in match[0]) else "", *match.span())
+        TokenSpan(match[0].lower() if any(character.isalnum() for character in match[0]) else "", *match.span())
         for match in SEGMENT.finditer(text)
     ]
 
@@ -281,32 +280,32 @@ def _words(text: str) -> set[str]:
     return {unit.word for unit in split_tokens(text)} - {""}
 
 
-def _worth(units: Sequence[TokenSpan], asked: set[str]) -> dict[str, float]:
-    """Gives what each word of the question is worth where it stands in the context: less the more often it does."""
+def _weights(units: Sequence[TokenSpan], asked: set[str]) -> dict[str, float]:
+    """Return the weight of each word of the question: less the more often it occurs in the context."""
     counts = Counter(unit.word for unit in units)
     return {word: log1p(1 / counts[word]) if counts[word] else 0.0 for word in asked}
 
 
-def _stretches(units: Sequence[TokenSpan], asked: set[str]) -> Iterator[tuple[int, int]]:
-    """Gives the stretches of words that are neither punctuation nor the question's."""
+def _candidate_spans(units: Sequence[TokenSpan], asked: set[str]) -> Iterator[tuple[int, int]]:
+    """Yield the spans of words that are neither punctuation nor in the question."""
     first = None
-    for place, word in enumerate([*(unit.word for unit in units), ""]):
-        taken = not word or word in asked
-        if not taken and first is None:
-            first = place
-        if taken and first is not None:
-            yield first, place
+    for i, word in enumerate([*(unit.word for unit in units), ""]):
+        excluded = not word or word in asked
+        if not excluded and first is None:
+            first = i
+        if excluded and first is not None:
+            yield first, i
             first = None
 
 
-def _worth_around(units: Sequence[TokenSpan], worth: dict[str, float], stretch: tuple[int, int], reach: int) -> float:
-    """Gives what the question's words are worth that stand within reach of a stretch, each counted once.
+def _weight_around(units: Sequence[TokenSpan], weights: dict[str, float], span: tuple[int, int], reach: int) -> float:
+    """Return the weight of the question's words within reach of a span, each counted once.
 
-    A set's order changes from one process to the next, and the last digit of a plain sum with it: ties would fall by
-    chance.
+    The order of a set differs from process to process, and the rounding of a plain sum with it: ties would be broken
+    at random.
     """
-    near = units[max(stretch[0] - reach, 0) : stretch[1] + reach]
-    return fsum(worth.get(word, 0.0) for word in {unit.word for unit in near})
+    near = units[max(span[0] - reach, 0) : span[1] + reach]
+    return fsum(weights.get(word, 0.0) for word in {unit.word for unit in near})
 
 
 def _sentences(question: Question) -> list[str]:

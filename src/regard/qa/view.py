@@ -31,24 +31,24 @@ from regard.trace.trace import Trace
 
 @dataclass(frozen=True, eq=False)
 class AnswerTrace:
-    """One window read again with everything written down: its attentions, its words, and which of them answer.
+    """A replay of one window: its attention, its words, and which of them are the answer.
 
-    The places of words are rows and columns of the looks.
+    Positions of words are rows and columns of the attention weights.
     """
 
     trace: Trace
     question: list[WordTokens]
     context: list[WordTokens]
-    answer: tuple[int, int]  # the context's words that answer, from … up to
-    score: float  # of the answer, by this reading
-    score_difference: float  # from the score in the run that found the answer
+    answer: tuple[int, int]  # words of the context, start and end
+    score: float  # of the answer, in this replay
+    score_difference: float  # from the score of the prediction
 
 
 @dataclass(frozen=True, eq=False)
 class AnswerAttention:
-    """How question and context looked at each other, by the heads that are named; shares are of all that was looked at.
+    """Attention between question and context by word, for the named heads.
 
-    The pieces of a word that is looked at are added, those of a word that looks are averaged.
+    Weights are summed over the tokens of a key word, and averaged over those of a query word.
     """
 
     heads: str
@@ -57,52 +57,50 @@ class AnswerAttention:
 
 
 @torch.no_grad()
-def trace_answer(reader: QuestionReader, question: Question, found: PredictedSpan) -> AnswerTrace:
-    """Reads the window of an answer once more, by itself, and keeps what each attention was given."""
+def trace_answer(reader: QuestionReader, question: Question, span: PredictedSpan) -> AnswerTrace:
+    """Replay the window of an answer, recording the inputs of each attention."""
     passage = make_passage(question, reader.tokenizer, reader.settings.windows)
-    window = cut_passage(passage, 0, reader.settings.windows)[found.window]
-    looks, start, end = _replay(reader.model, window)
+    window = cut_passage(passage, 0, reader.settings.windows)[span.window]
+    maps, start, end = _replay(reader.model, window)
     pieces = reader.tokenizer.pieces([*window.ids, Tokenizer.eos_id], "src")
-    first, last = (piece - window.first + window.offset for piece in found.pieces)
+    first, last = (piece - window.first + window.offset for piece in span.pieces)
     asked = _words(pieces, 1, window.offset - 1)
     context = _words(pieces, window.offset, len(window.ids))
     answering = [n for n, word in enumerate(context) if word.indices[0] <= last and word.indices[-1] >= first]
     score = float(start[first] + end[last] - start[0] - end[0])
-    trace = trace_from_attention(looks, pieces, (), text=question.text, output=found.text)
-    return AnswerTrace(trace, asked, context, (answering[0], answering[-1] + 1), score, abs(score - found.score))
+    trace = trace_from_attention(maps, pieces, (), text=question.text, output=span.text)
+    return AnswerTrace(trace, asked, context, (answering[0], answering[-1] + 1), score, abs(score - span.score))
 
 
-def attention_between(seen: AnswerTrace, layer: int | None = None, head: int | None = None) -> AnswerAttention:
-    """Gives what question and context words looked at in each other, by one head, one layer's or all heads' mean."""
-    looks = seen.trace.encoder if layer is None else [seen.trace.attention_map("encoder", layer)]
-    each = [look.weights(head) if head is not None else look.weights().mean(0) for look in looks]
-    weights = torch.stack(each).mean(0)
+def attention_between(answer: AnswerTrace, layer: int | None = None, head: int | None = None) -> AnswerAttention:
+    """Return the attention between question and context words, of one head or the mean of a layer or of all."""
+    maps = answer.trace.encoder if layer is None else [answer.trace.attention_map("encoder", layer)]
+    weights = torch.stack([m.weights(head) if head is not None else m.weights().mean(0) for m in maps]).mean(0)
     named = "all layers" if layer is None else f"layer {layer}", "all heads" if head is None else f"head {head}"
-    asked, context = seen.question, seen.context
+    asked, context = answer.question, answer.context
     return AnswerAttention(
         ", ".join(named), _word_attention(weights, asked, context), _word_attention(weights, context, asked)
     )
 
 
 def answer_neighbourhood(answer: tuple[int, int], n_words: int, reach: int) -> range:
-    """Gives the words that stand around an answer, so many on either side."""
+    """Return the words of an answer and up to `reach` on either side."""
     return range(max(answer[0] - reach, 0), min(answer[1] + reach, n_words))
 
 
 def _replay(model: SpanReader, window: ReaderWindow) -> tuple[tuple[RecordedAttention, ...], Tensor, Tensor]:
-    """Reads one window without padding."""
-    copy, tape = private_copy(model), Recorder()
+    copy, recorder = private_copy(model), Recorder()
     for number, layer in enumerate(copy.encoder.layers):
-        tape.record_heads(layer.attention, "encoder", number)  # pyright: ignore[reportArgumentType]
-    reading = make_reader_batch([window], width=len(window.ids) + 1).to(next(model.parameters()).device)
-    start, end = copy(reading)
-    return tuple(each.attention_map() for each in tape.recordings), start[0].cpu(), end[0].cpu()
+        recorder.record_heads(layer.attention, "encoder", number)  # pyright: ignore[reportArgumentType]
+    batch = make_reader_batch([window], width=len(window.ids) + 1).to(next(model.parameters()).device)
+    start, end = copy(batch)
+    return tuple(each.attention_map() for each in recorder.recordings), start[0].cpu(), end[0].cpu()
 
 
 def _words(pieces: Sequence[str], start: int, stop: int) -> list[WordTokens]:
-    """Groups the pieces from … up to into words, whose places are those in the whole window."""
+    """Group pieces start … stop into words, with indices in the whole window."""
     words = group_words(pieces[start:stop])
-    return [WordTokens(word.text, tuple(place + start for place in word.indices)) for word in words]
+    return [WordTokens(word.text, tuple(i + start for i in word.indices)) for word in words]
 
 
 def _word_attention(
@@ -113,9 +111,9 @@ def _word_attention(
 
 
 CELL = 0.3, 0.26
-GAP = 0.15  # inches between a map and what is said of the next
-BELOW = "rows: words of the question; columns: words of the text, the answer framed"
-SAID = ("what each question word looked at", "which question words each word of the text looked at")
+GAP = 0.15  # inches between a heat map and the next heading
+BELOW = "rows: words of the question; columns: words of the context, the answer framed"
+HEADINGS = ("attention from question to context", "attention from context to question")
 FRAME: Any = {"fill": False, "edgecolor": COLOURS[1], "linewidth": 1.6}
 
 
@@ -128,10 +126,10 @@ def draw_answer(
     answer: tuple[int, int],
     title: str = "Question and answer",
 ) -> Figure:
-    """Draws two maps over the same words, one for each way of looking, with a frame around the answer's columns."""
+    """Draw two heat maps over the same words, one for each direction, the answer's columns framed."""
     Q, C = to_context.shape
     check_words("question words", question, Q, "rows")
-    check_words("words of the text", context, C, "columns")
+    check_words("words of the context", context, C, "columns")
     if not 0 <= answer[0] < answer[1] <= C:
         raise ValueError(f"the answer must lie in words 0 … {C}, got {answer[0]} … {answer[1]}")
     line = line_height(NAME) + 0.05
@@ -140,15 +138,15 @@ def draw_answer(
     second = Box(first.left, first.bottom + GAP + line, first.width, first.height)
     figure, axes = make_sheet(max(wide, right + MARGIN, 3.4), second.bottom + GAP + KEY_HEIGHT)
     write_title(axes, title, BELOW)
-    write(axes, MARGIN, top + line / 2, SAID[0], NAME)
-    write(axes, MARGIN, second.top - line / 2, SAID[1], NAME)
+    write(axes, MARGIN, top + line / 2, HEADINGS[0], NAME)
+    write(axes, MARGIN, second.top - line / 2, HEADINGS[1], NAME)
     name_columns(axes, context, first)
     shade = weight_scale(to_context, to_question)
     for values, box in ((to_context, first), (to_question.T, second)):
         draw_matrix(axes, values, box, shade)
         name_rows(axes, question, box)
         _frame(axes, box, C, answer)
-    draw_key(figure, shade, Box(MARGIN, second.bottom + GAP, 1.5, KEY_HEIGHT), "share of all that a word looked at")
+    draw_key(figure, shade, Box(MARGIN, second.bottom + GAP, 1.5, KEY_HEIGHT), "attention weight")
     return figure
 
 
@@ -160,11 +158,11 @@ def _frame(axes: Axes, box: Box, n_columns: int, answer: tuple[int, int]) -> Non
 
 
 MARKS = "»", "«"
-WIDEST = 40  # columns of an answer
+WIDEST = 40  # characters of an answer
 
 
 def mark_answer(context: str, start: int, stop: int, reach: int = 200) -> str:
-    """Gives a text with marks around an answer, and no more of it than stands near."""
+    """Return a text with marks around an answer, cut to what is near it."""
     first, last = max(start - reach, 0), min(stop + reach, len(context))
     before, after = "…" if first else "", "…" if last < len(context) else ""
     opening, closing = MARKS
@@ -173,19 +171,19 @@ def mark_answer(context: str, start: int, stop: int, reach: int = 200) -> str:
 
 
 def answers_table(answers: Prediction) -> Table:
-    """Lists the likeliest answers with their share of all stretches of the text."""
-    table = Table(title="Likeliest answers", **QUIET)
+    """Return a table of the most probable answers."""
+    table = Table(title="Most probable answers", **QUIET)
     table.add_column("answer", no_wrap=True)
     for column in ("probability", "characters"):
         table.add_column(column, justify="right", no_wrap=True)
-    for found in answers.spans:
-        table.add_row(Text(shorten(found.text, WIDEST)), f"{found.probability:.1%}", f"{found.start}–{found.stop}")
-    table.add_row(Text("none in this text", "dim"), f"{answers.no_answer:.1%}", "")
+    for span in answers.spans:
+        table.add_row(Text(shorten(span.text, WIDEST)), f"{span.probability:.1%}", f"{span.start}–{span.stop}")
+    table.add_row(Text("no answer in this text", "dim"), f"{answers.no_answer:.1%}", "")
     return table
 
 
 def scores_table(scores: Mapping[str, AnswerScores], title: str) -> Table:
-    """Lists exact match and F1 of each way of answering."""
+    """Return a table of exact match and F1 for each method."""
     table = Table(title=title, **QUIET)
     for column in ("answers by", "exact match", "F1"):
         table.add_column(column, justify="left" if column == "answers by" else "right", no_wrap=True)

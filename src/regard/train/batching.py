@@ -1,4 +1,4 @@
-"""Bucketing by length, prefetching."""
+"""Batches of like length, and their prefetching."""
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ from regard.padding import BOS, EOS
 from regard.train.distributed import World
 
 N_WIDTHS = 16
-EVEN = 8  # where there are many rows, their number is a multiple of this, which matrix products like
+EVEN = 8  # many rows are rounded down to a multiple of this, for matrix products
 
 
 @dataclass(frozen=True)
 class EpochPlan:
-    """The batches of one epoch: indices of pairs, the real target tokens of each batch, and a shape that it fits."""
+    """The batches of one epoch: indices of pairs, the target tokens of each batch, and a shape that holds it."""
 
     batches: list[NDArray[np.int64]]
     n_tokens: list[int]
@@ -34,20 +34,20 @@ class EpochPlan:
 def make_batches(
     lengths: NDArray[np.int64], budget: int, seed: int, epoch: int, widths: NDArray[np.int64] | None = None
 ) -> EpochPlan:
-    """Sorts pairs by the width of their longer side, and cuts them into batches that fill the budget.
+    """Sort pairs by the width of their longer side, and cut them into batches that fill the budget.
 
-    `lengths` are the pieces of source and target, (n, 2). Widths are few, so that batches have few shapes: a batch has
-    as many rows as fit its width, and what is left of one width is filled up with pairs of the next. Inside a width
-    like sources stand together. Ties and batches are in random order. Without `widths` the best for these lengths are
-    used.
+    `lengths` are the tokens of source and target, (n, 2). Widths are few, so that batches have few shapes: a batch has
+    as many rows as fit its width, and the last batch of a width is filled up with pairs of the next. Within a width
+    pairs are sorted by source length. Ties and batches are in random order. Without `widths` the best for these lengths
+    are used.
     """
     if len(lengths) == 0:
-        raise ValueError("there are no pairs to make batches of")
+        raise ValueError("batches need 1 or more pairs, got 0")
     rng = np.random.default_rng([seed, epoch])
-    sizes = lengths.max(axis=1) + 1  # with the end of the sentence
+    sizes = lengths.max(axis=1) + 1  # with EOS
     if int(sizes.max()) > budget:
         longest = int(sizes.max())
-        raise ValueError(f"train.batch_tokens must hold the longest sentence, {longest} pieces, got {budget}")
+        raise ValueError(f"train.batch_tokens must hold the longest sentence, {longest} tokens, got {budget}")
     widths = choose_widths(sizes) if widths is None else widths
     wide = np.minimum(round_to_widths(sizes, widths), budget)
     shuffled = rng.permutation(len(lengths))
@@ -60,13 +60,13 @@ def make_batches(
 
 
 def choose_widths(sizes: NDArray[np.int64], n_widths: int = N_WIDTHS) -> NDArray[np.int64]:
-    """Gives the few widths with which these sizes leave the fewest slots empty, smallest first.
+    """Return the few widths with which these sizes need the least padding, smallest first.
 
     By dynamic programming over the last width of all sizes up to each one: Θ(n_widths · longest²) time.
     """
     up_to = np.cumsum(np.bincount(sizes))  # how many are not larger
     longest = len(up_to) - 1
-    slots = np.where(np.arange(longest + 1) == 0, 0.0, np.inf)  # that cover all sizes up to each, with no width yet
+    slots = np.where(np.arange(longest + 1) == 0, 0.0, np.inf)  # that hold all sizes up to each, without any width yet
     before = np.zeros((n_widths, longest + 1), dtype=np.int64)
     for k in range(n_widths):
         wider = slots.copy()
@@ -81,29 +81,29 @@ def choose_widths(sizes: NDArray[np.int64], n_widths: int = N_WIDTHS) -> NDArray
 
 
 def _trace_back(before: NDArray[np.int64], last: int) -> NDArray[np.int64]:
-    """Follows the choices back from the longest size."""
-    found = []
+    """Trace the choices back from the longest size."""
+    widths = []
     for choice in before[::-1]:
         if choice[last] != last:
-            found.append(last)
+            widths.append(last)
             last = int(choice[last])
-    return np.array(found[::-1], dtype=np.int64)
+    return np.array(widths[::-1], dtype=np.int64)
 
 
 def round_to_widths(sizes: NDArray[np.int64], widths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Gives the smallest width that holds each size; one that none holds is rounded up to a multiple of an eighth."""
-    place = np.searchsorted(widths, sizes)
-    return np.where(place < len(widths), widths[np.minimum(place, len(widths) - 1)], round_up(sizes))
+    """Return the smallest width that holds each size; a larger size is rounded up by `round_up`."""
+    index = np.searchsorted(widths, sizes)
+    return np.where(index < len(widths), widths[np.minimum(index, len(widths) - 1)], round_up(sizes))
 
 
 def round_up(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Gives a width for each size: a multiple of 4 up to 32, then of an eighth of the next power of two."""
+    """Round each size up: to a multiple of 4 up to 32, then of an eighth of the next power of two."""
     step = 2 ** (np.ceil(np.log2(np.maximum(sizes, 32))).astype(np.int64) - 3)
     return -(-sizes // step) * step
 
 
 def _cut(order: NDArray[np.int64], widths: NDArray[np.int64], budget: int) -> list[tuple[NDArray[np.int64], int]]:
-    """Cuts pairs sorted by width, and gives each batch the rows that fit; all but the last of all have so many."""
+    """Cut pairs sorted by width into batches with the rows that fit; only the very last may have fewer."""
     cut, rest, rows = [], order[:0], 0
     for width in np.unique(widths):
         rest = np.concatenate([rest, order[widths == width]])
@@ -116,34 +116,33 @@ def _cut(order: NDArray[np.int64], widths: NDArray[np.int64], budget: int) -> li
 
 
 def rank_rows(batch: NDArray[np.int64], rank: int, world: int) -> NDArray[np.int64]:
-    """Gives one process's rows of a batch that all work on."""
+    """Return one process's rows of a batch that all share."""
     return batch[rank::world]
 
 
-AHEAD = 16  # groups that wait for the device
+AHEAD = 16  # steps whose batches wait for the device
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
 class PackedBatch:
-    """One process's part of a batch, in one row of numbers."""
+    """One process's part of a batch, in one flat tensor."""
 
     ids: Int[Tensor, " N"]
     shape: BatchShape
     full: bool  # no source is padded
 
     def batch(self, device: torch.device, n_tokens: int) -> Batch:
-        """Makes the batch on a device."""
         return unpack(self.ids.to(device, non_blocking=True), self.shape, self.full, n_tokens)
 
 
 @dataclass(frozen=True, eq=False)
 class StepBatches:
-    """The batches of one step, and where the run stands after them."""
+    """The batches of one step, and the run's position after them."""
 
     parts: list[PackedBatch]
-    n_tokens: int  # real target tokens of all processes
+    n_tokens: int  # target tokens of all processes, without padding
     epoch: int
     batch: int  # batches of the epoch that are done
     first: int  # pair, for messages
@@ -151,7 +150,7 @@ class StepBatches:
 
 @dataclass(frozen=True, eq=False)
 class EpochSample:
-    """The pairs of one epoch, some perhaps several times, as they are cut into pieces this time."""
+    """The pairs of one epoch, some perhaps several times, and their segmentations."""
 
     store: IdStore | Windows
     pairs: NDArray[np.int64]
@@ -160,7 +159,7 @@ class EpochSample:
 
 
 def draw_epoch(store: IdStore | Windows, seed: int, epoch: int) -> EpochSample:
-    """Draws what an epoch consists of; the same for the same seed and number."""
+    """Draw the pairs and segmentations of an epoch; the same for the same seed and number."""
     pairs = store.epoch_pairs(seed, epoch)
     variants = store.draw_variants(seed, epoch, pairs)
     return EpochSample(store, pairs, variants, store.lengths(pairs, variants))
@@ -169,13 +168,13 @@ def draw_epoch(store: IdStore | Windows, seed: int, epoch: int) -> EpochSample:
 def prefetch(
     store: IdStore | Windows, settings: Settings, world: World, device: torch.device, start: tuple[int, int]
 ) -> Generator[StepBatches]:
-    """Gives the groups from an epoch and a batch on, epoch after epoch, the same ones whoever asks.
+    """Yield the batches of each step from an epoch and a batch on, epoch after epoch, reproducibly.
 
-    For a GPU they have fixed shapes, of which there are few, and are made ahead by a thread; else they are tight.
+    For a GPU they have one of a few fixed shapes, and a thread makes them ahead; on a CPU they have the least padding.
     """
     fixed = device.type == "cuda"
-    groups = _step_batches(store, settings, world, fixed, start)
-    return _run_ahead((_pin(group) for group in groups), AHEAD) if fixed else groups
+    steps = _step_batches(store, settings, world, fixed, start)
+    return _run_ahead((_pin(step) for step in steps), AHEAD) if fixed else steps
 
 
 def _step_batches(
@@ -183,7 +182,7 @@ def _step_batches(
 ) -> Generator[StepBatches]:
     train = settings.train
     (number, at), budget = start, train.batch_tokens * world.size
-    # The first epoch's lengths decide for all, so that shapes stay the same.
+    # Widths are those of the first epoch, so that shapes stay the same.
     widths = choose_widths(draw_epoch(store, train.seed, 0).lengths.max(axis=1) + 1)
     while train.max_epochs is None or number < train.max_epochs:
         epoch = draw_epoch(store, train.seed, number)
@@ -197,7 +196,7 @@ def _step_batches(
 
 
 def _pack(epoch: EpochSample, batch: NDArray[np.int64], shape: BatchShape, world: World, fixed: bool) -> PackedBatch:
-    """Lays out this process's part; one without a row of its own still takes part, with a row that says nothing."""
+    """Lay out this process's part; one without rows still takes part, with a row of padding."""
     mine = rank_rows(batch, world.rank, world.size)
     pairs, variants = epoch.pairs[mine], epoch.variants[mine]
     src = epoch.store.rows("src", pairs, variants[:, 0], shape.src, (), (EOS,))
@@ -211,18 +210,18 @@ def _pack(epoch: EpochSample, batch: NDArray[np.int64], shape: BatchShape, world
 
 
 def _pin(step: StepBatches) -> StepBatches:
-    """Moves ids to memory that a GPU copies from while the program goes on."""
+    """Move ids to pinned memory, from which a GPU copies asynchronously."""
     parts = [PackedBatch(part.ids.pin_memory(), part.shape, part.full) for part in step.parts]
     return StepBatches(parts, step.n_tokens, step.epoch, step.batch, step.first)
 
 
 def _run_ahead(items: Iterator[T], depth: int) -> Generator[T]:
-    """Lets a thread make items before they are asked for; what it raises is raised here."""
+    """Let a thread produce items ahead; its exceptions are raised here."""
     queue: Queue[T | BaseException | None] = Queue(depth)
-    left = Event()
+    stopped = Event()
 
     def put(item: T | BaseException | None) -> None:
-        while not left.is_set():
+        while not stopped.is_set():
             try:
                 return queue.put(item, timeout=0.1)
             except Full:
@@ -232,7 +231,7 @@ def _run_ahead(items: Iterator[T], depth: int) -> Generator[T]:
         try:
             for item in items:
                 put(item)
-                if left.is_set():
+                if stopped.is_set():
                     return
             put(None)
         except BaseException as error:
@@ -245,12 +244,12 @@ def _run_ahead(items: Iterator[T], depth: int) -> Generator[T]:
                 raise item
             yield item
     finally:
-        left.set()
+        stopped.set()
 
 
 def _next(queue: "Queue[T]") -> T:
     while True:
         try:
-            return queue.get(timeout=0.5)  # with a limit, so that a signal is heard
+            return queue.get(timeout=0.5)  # with a timeout, so that signals are handled
         except Empty:
             continue

@@ -1,4 +1,4 @@
-"""One process among several: who am I, and how do gradients meet."""
+"""Processes started by torchrun: rank, collectives, DDP and FSDP2."""
 
 import os
 from dataclasses import dataclass
@@ -6,25 +6,26 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 
 @dataclass(frozen=True)
 class World:
-    """This process's place among those that `torchrun` started; alone if none did."""
+    """This process's rank among those that torchrun started."""
 
     rank: int = 0
     size: int = 1
-    restarts: int = 0  # how often torchrun has started the team anew after a failure
+    restarts: int = 0  # how often torchrun has restarted the processes after a failure
 
     @property
     def is_main(self) -> bool:
-        """Tells whether this process is the one that writes files and speaks."""
+        """Whether this process writes files and logs."""
         return self.rank == 0
 
 
 def read_world() -> World:
-    """Reads this process's place from the environment that torchrun made."""
+    """Read the rank from torchrun's environment variables."""
     rank, world, restarts = (
         int(os.environ.get(name, default))
         for name, default in (("RANK", "0"), ("WORLD_SIZE", "1"), ("TORCHELASTIC_RESTART_COUNT", "0"))
@@ -33,26 +34,25 @@ def read_world() -> World:
 
 
 def init_distributed(device: torch.device) -> World:
-    """Joins the processes that torchrun announced in the environment."""
-    place = read_world()
-    if place.size > 1 and device.type == "cuda":
+    """Join the process group announced by torchrun, if there is one."""
+    world = read_world()
+    if world.size > 1 and device.type == "cuda":
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-    if place.size > 1 and not dist.is_initialized():
-        store, rank, world = next(dist.rendezvous("env://"))  # pyright: ignore[reportPrivateImportUsage]
-        # torchrun may keep the store when it starts a team anew: addresses of the last one must not be found in it.
-        store = dist.PrefixStore(f"regard, start {place.restarts}", store)  # pyright: ignore[reportPrivateImportUsage]
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo", store=store, rank=rank, world_size=world)
-    return place
+    if world.size > 1 and not dist.is_initialized():
+        store, rank, size = next(dist.rendezvous("env://"))  # pyright: ignore[reportPrivateImportUsage]
+        # torchrun may keep the store over a restart: addresses of the last start must not be found in it.
+        store = dist.PrefixStore(f"regard, start {world.restarts}", store)  # pyright: ignore[reportPrivateImportUsage]
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo", store=store, rank=rank, world_size=size)
+    return world
 
 
 def shutdown_distributed(world: World) -> None:
-    """Parts from the others."""
     if world.size > 1 and dist.is_initialized():
         dist.destroy_process_group()
 
 
 def distribute(module: nn.Module, world: World, shard: bool) -> nn.Module:
-    """Makes gradients meet: averaged over copies (DDP), or parameters cut into shards (FSDP2)."""
+    """Wrap a module so that gradients are averaged over copies (DDP), or parameters are sharded (FSDP2)."""
     if shard:
         return _shard(module, world)
     if world.size == 1:
@@ -61,13 +61,13 @@ def distribute(module: nn.Module, world: World, shard: bool) -> nn.Module:
 
 
 def barrier(world: World) -> None:
-    """Waits until every process has come here."""
+    """Wait until every process has reached this point."""
     if world.size > 1:
         dist.barrier()
 
 
 def broadcast(value: float, world: World) -> float:
-    """Gives every process the leader's number."""
+    """Return the main process's number."""
     if world.size == 1:
         return value
     box = torch.tensor([value], dtype=torch.float64)
@@ -78,21 +78,19 @@ def broadcast(value: float, world: World) -> float:
 
 
 def all_reduce(value: torch.Tensor, world: World) -> torch.Tensor:
-    """Adds up a tensor over all processes."""
+    """Sum a tensor over all processes."""
     if world.size > 1:
         value = value.clone()
         dist.all_reduce(value)
     return value
 
 
-def _shard(learner: nn.Module, world: World) -> nn.Module:
+def _shard(module: nn.Module, world: World) -> nn.Module:
     if world.size == 1:
-        raise ValueError("train.shard needs several processes: start them with torchrun")
-    from torch.distributed.fsdp import fully_shard
-
-    # A decoder layer is called part by part, so what is put together and let go again is each linear map by itself.
-    for module in learner.modules():
-        if isinstance(module, nn.Linear):
-            fully_shard(module)
-    fully_shard(learner)
-    return learner
+        raise ValueError("train.shard needs several processes, got 1: start them with torchrun")
+    # A decoder layer is called part by part, so each linear layer is gathered and freed by itself.
+    for part in module.modules():
+        if isinstance(part, nn.Linear):
+            fully_shard(part)
+    fully_shard(module)
+    return module

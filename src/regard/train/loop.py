@@ -1,4 +1,4 @@
-"""The loop, loss meter, stop conditions, signals."""
+"""The training loop, its loss meter, stop conditions and signals."""
 
 import signal
 import time
@@ -18,14 +18,14 @@ from regard.train.distributed import all_reduce, broadcast
 from regard.train.run import TrainingRun
 from regard.train.state import checkpoints, local, remove_old, save_state
 from regard.train.step import learning_rate
-from regard.train.validate import Validation, validate
+from regard.train.validate import validate
 
-# Steps between two times that several processes ask each other whether one was told to stop.
+# Steps after which several processes agree whether one has received a signal.
 SYNC_EVERY = 10
 
 
 class RunStoppedError(Exception):
-    """The run was asked to stop by a signal, and has saved where it stands."""
+    """The run was stopped by a signal, and has saved its state."""
 
     def __init__(self, number: int):
         super().__init__(f"stopped by {signal.Signals(number).name}")
@@ -33,7 +33,7 @@ class RunStoppedError(Exception):
 
 
 class StopSignal:
-    """Turns Ctrl-C and SIGTERM into a stop after the step at hand; a second one stops at once."""
+    """Turns Ctrl-C and SIGTERM into a stop after the current step; a second one stops at once."""
 
     def __init__(self) -> None:
         self.received: int | None = None
@@ -49,13 +49,13 @@ class StopSignal:
             signal.signal(number, handler)  # pyright: ignore[reportArgumentType]
 
     def received_by_any(self, run: TrainingRun) -> int | None:
-        """Gives the signal that this process was sent, or any of several, which must stop after the same step."""
+        """Return the signal that any process has received; all must stop after the same step."""
         if run.world.size == 1:
             return self.received
         if run.progress.step % SYNC_EVERY:
             return None
-        asked = torch.tensor([self.received == signal.SIGINT, self.received == signal.SIGTERM], device=run.device)
-        interrupted, terminated = all_reduce(asked.int(), run.world).tolist()
+        flags = torch.tensor([self.received == signal.SIGINT, self.received == signal.SIGTERM], device=run.device)
+        interrupted, terminated = all_reduce(flags.int(), run.world).tolist()
         return signal.SIGTERM if terminated else signal.SIGINT if interrupted else None
 
     def _receive(self, number: int, _: FrameType | None) -> None:
@@ -66,7 +66,7 @@ class StopSignal:
 
 @dataclass(frozen=True)
 class StepPosition:
-    """Where in a run a step was taken."""
+    """The position of a step in a run."""
 
     step: int
     epoch: int
@@ -75,7 +75,7 @@ class StepPosition:
 
 
 class LossMeter:
-    """Adds up losses between reports, so that a device need not be asked at every step."""
+    """Sums losses between log lines, so that the device is not synchronised at every step."""
 
     def __init__(self, run: TrainingRun):
         self.run = run
@@ -85,7 +85,7 @@ class LossMeter:
         self.since = time.perf_counter()
 
     def add(self, loss_sum: torch.Tensor, n_tokens: int, lr: float, position: StepPosition) -> None:
-        """Takes in one step; reports every `log_every` steps. A loss that is no number stops the run."""
+        """Add one step; log every `log_every` steps. A loss that is not finite stops the run."""
         run, step = self.run, self.run.progress.step
         self.pending.append((loss_sum.detach(), n_tokens, position))
         self.last = position
@@ -102,45 +102,47 @@ class LossMeter:
         self.tokens, self.since = 0, time.perf_counter()
 
     def read_pending(self) -> None:
-        """Reads the losses that wait, and stops the run at the first that is no number."""
-        waiting, self.pending = self.pending, []
-        losses = torch.stack([told for told, _, _ in waiting]).tolist() if waiting else []
-        for loss, (_, n, place) in zip(losses, waiting, strict=True):
+        """Read the pending losses; raise ValueError at the first that is not finite."""
+        pending, self.pending = self.pending, []
+        losses = torch.stack([loss_sum for loss_sum, _, _ in pending]).tolist() if pending else []
+        for loss, (_, n, position) in zip(losses, pending, strict=True):
             if not np.isfinite(loss):
-                raise ValueError(f"the loss is no number at {describe_step(self.run, place)}; {self.advice()}")
+                raise ValueError(
+                    f"the loss is not finite ({loss}) at {describe_step(self.run, position)}; {self.advice()}"
+                )
             sum_, tokens = self.run.progress.unreported
             self.run.progress.unreported = (sum_ + loss, tokens + n)
 
     def check(self) -> None:
-        """Stops the run before a model is judged or saved whose parameters are no numbers."""
+        """Raise ValueError before a model is validated or saved whose parameters are not finite."""
         if self.last is None:
             return
         self.read_pending()
         tensors = [*unique_tensors(self.run.model).values(), *optimiser_state(self.run)]
         if not all(bool(local(tensor).isfinite().all()) for tensor in tensors):
             raise ValueError(
-                f"the parameters are no numbers after {describe_step(self.run, self.last)}; {self.advice()}"
+                f"the parameters are not finite after {describe_step(self.run, self.last)}; {self.advice()}"
             )
 
     def advice(self) -> str:
-        """Words what to do now."""
+        """Return what a user can do after such an error."""
         saved = checkpoints(self.run.folder / "checkpoints")
         if not saved:
-            return "no checkpoint was written before: begin anew with a lower train.lr, or with train.clip"
+            return "no checkpoint was written: start again with a lower train.lr, or with train.clip"
         return (
             f"the last good checkpoint, {saved[-1].name}, is kept: "
-            "go on from it with --resume and a lower train.lr, or with train.clip"
+            "continue with --resume and a lower train.lr, or with train.clip"
         )
 
 
 def optimiser_state(run: TrainingRun) -> Iterator[torch.Tensor]:
-    """Gives the tensors that the optimiser keeps of each parameter."""
+    """Yield the tensors that the optimiser keeps for each parameter."""
     for state in run.optimiser.state.values():
         yield from (value for value in state.values() if isinstance(value, torch.Tensor))
 
 
 def describe_step(run: TrainingRun, position: StepPosition) -> str:
-    """Words where a step was taken, and on what."""
+    """Return a step's position in words, with the beginning of its first sentence."""
     side = "src" if run.settings.data.form == "pairs" else "tgt"
     store = run.dataset.train
     ids = [int(i) for i in (store.src if side == "src" else store.tgt)(position.first)]
@@ -151,26 +153,26 @@ def describe_step(run: TrainingRun, position: StepPosition) -> str:
 
 
 def train_loop(run: TrainingRun) -> str:
-    """Takes steps until there is a reason to stop, and gives the reason."""
+    """Take steps until there is a reason to stop, and return the reason."""
     losses, settings, progress = LossMeter(run), run.settings.train, run.progress
     began, before = time.perf_counter(), progress.seconds
-    groups = prefetch(run.dataset.train, run.settings, run.world, run.device, (progress.epoch, progress.batch))
-    with StopSignal() as brake, closing(groups):
-        for group in groups:
+    steps = prefetch(run.dataset.train, run.settings, run.world, run.device, (progress.epoch, progress.batch))
+    with StopSignal() as signals, closing(steps):
+        for batches in steps:
             reason = stop_reason(run)
             if reason is not None:
                 break
-            take_step(run, group, losses)
+            take_step(run, batches, losses)
             progress.seconds = before + time.perf_counter() - began
             if progress.step % settings.valid_every == 0:
                 losses.check()
                 validate_and_keep(run)
-            pulled = brake.received_by_any(run)
-            if progress.step % settings.save_every == 0 or pulled is not None:
+            received = signals.received_by_any(run)
+            if progress.step % settings.save_every == 0 or received is not None:
                 losses.check()
                 save_checkpoint(run)
-            if pulled is not None:
-                raise RunStoppedError(pulled)
+            if received is not None:
+                raise RunStoppedError(received)
         else:
             reason = stop_reason(run) or f"all {settings.max_epochs} epochs are done"
         losses.check()
@@ -178,7 +180,7 @@ def train_loop(run: TrainingRun) -> str:
 
 
 def take_step(run: TrainingRun, batches: StepBatches, losses: LossMeter) -> None:
-    """Learns from some batches, and counts them."""
+    """Take one optimiser step and update the progress."""
     progress, settings = run.progress, run.settings.train
     progress.step += 1
     lr = learning_rate(progress.step, settings, progress.seconds)
@@ -192,12 +194,12 @@ def take_step(run: TrainingRun, batches: StepBatches, losses: LossMeter) -> None
 
 
 def step_seed(*numbers: int) -> int:
-    """Mixes numbers to a seed: what a step draws depends on nothing but its seed, its number and its process."""
+    """Mix numbers into a seed: a step's randomness depends on the run's seed, its number and its process alone."""
     return int(np.random.SeedSequence(numbers).generate_state(1)[0] // 2)
 
 
 def validate_and_keep(run: TrainingRun) -> None:
-    """Validates, and keeps the model if it is the best so far. The leader judges; all hear the verdict."""
+    """Validate in the main process, keep the model if it is the best so far, and broadcast whether it is."""
     progress = run.progress
     better = 0.0
     checkpoint = model_to_validate(run)
@@ -210,7 +212,8 @@ def validate_and_keep(run: TrainingRun) -> None:
         run.log.validation(progress, str(validation), validation.samples)
         if better:
             progress.best = value
-            save_best(run, checkpoint, validation)
+            about = {"valid": validation.scores, "step": progress.step}
+            save_model(run.folder / "model", checkpoint, about)
     progress.judged = progress.step
     if broadcast(better, run.world):
         progress.bad, progress.best_step = 0, progress.step
@@ -219,9 +222,9 @@ def validate_and_keep(run: TrainingRun) -> None:
 
 
 def model_to_validate(run: TrainingRun) -> Checkpoint | None:
-    """Gives the leader the model that translates: the running mean of the parameters where there is one, else these.
+    """Return the model to validate, in the main process: with the moving average of the parameters if there is one.
 
-    Shards are gathered by all processes, into a model of the leader's own.
+    Shards are gathered by all processes, into a model of the main process.
     """
     settings = run.settings
     if run.ema is None and not settings.train.shard:
@@ -235,16 +238,11 @@ def model_to_validate(run: TrainingRun) -> Checkpoint | None:
     return replace(run.checkpoint(), model=model)
 
 
-def save_best(run: TrainingRun, checkpoint: Checkpoint, validation: Validation) -> None:
-    """Saves the model that is used."""
-    save_model(run.folder / "model", checkpoint, {"valid": validation.scores, "step": run.progress.step})
-
-
 def save_checkpoint(run: TrainingRun) -> None:
-    """Writes a checkpoint and forgets old ones."""
+    """Write a checkpoint and remove old ones."""
     folder = run.folder / "checkpoints"
     loss, n = run.progress.unreported
-    # What one process saves all of them go on with, so each keeps its share of the sum.
+    # All processes resume from what one saves, so each keeps its share of the sum.
     run.progress.unreported = (
         float(all_reduce(torch.tensor(loss, dtype=torch.float64, device=run.device), run.world)) / run.world.size,
         n,
@@ -255,12 +253,12 @@ def save_checkpoint(run: TrainingRun) -> None:
 
 
 def stop_reason(run: TrainingRun) -> str | None:
-    """Gives the reason to stop now, if there is one."""
+    """Return the reason to stop now, if there is one."""
     progress, settings = run.progress, run.settings.train
     if settings.max_steps is not None and progress.step >= settings.max_steps:
         return f"all {settings.max_steps} steps are done"
     if settings.max_minutes is not None and progress.seconds >= 60 * settings.max_minutes:
         return f"all {settings.max_minutes:g} minutes are over"
     if settings.patience is not None and progress.bad >= settings.patience:
-        return f"no better validation in {progress.bad}, the best was at step {progress.best_step}"
+        return f"no improvement in {progress.bad} validations, the best was at step {progress.best_step}"
     return None

@@ -1,4 +1,4 @@
-"""Label smoothing, R-Drop, fused linear cross-entropy."""
+"""Losses: label smoothing, R-Drop, fused linear cross-entropy."""
 
 from typing import Any
 
@@ -11,68 +11,67 @@ from regard.model import Seq2Seq
 
 
 def smoothed_cross_entropy(
-    logits: Float[Tensor, "B T V"], say: Int[Tensor, "B T"], real: Bool[Tensor, "B T"], smoothing: float
+    logits: Float[Tensor, "B T V"], labels: Int[Tensor, "B T"], mask: Bool[Tensor, "B T"], smoothing: float
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """Gives the sum over real tokens of `(1 − ε)(−log p_say) + ε mean_v(−log p_v)`, and the sum of −log p_say alone.
+    """Return the sum over tokens of `(1 − ε)(−log p_label) + ε mean_v(−log p_v)`, and the sum of −log p_label alone.
 
-    Szegedy et al. 2016, arXiv:1512.00567. Written with one log-sum-exp instead of a table of log-probabilities.
+    Szegedy et al. 2016, arXiv:1512.00567. Computed from one log-sum-exp, without a table of log-probabilities.
     """
     logits = logits.float() if logits.dtype in {torch.bfloat16, torch.float16} else logits
     log_sum = torch.logsumexp(logits, dim=-1)  # (B, T)
-    chosen = logits.gather(-1, say[..., None])[..., 0]
-    plain = log_sum - chosen
+    plain = log_sum - logits.gather(-1, labels[..., None])[..., 0]
     loss = plain if smoothing == 0.0 else (1 - smoothing) * plain + smoothing * (log_sum - logits.mean(dim=-1))
-    return (loss * real).sum(), (plain.detach() * real).sum()
+    return (loss * mask).sum(), (plain.detach() * mask).sum()
 
 
 def r_drop_cross_entropy(
     logits: Float[Tensor, "B2 T V"],
-    say: Int[Tensor, "B2 T"],
-    real: Bool[Tensor, "B2 T"],
+    labels: Int[Tensor, "B2 T"],
+    mask: Bool[Tensor, "B2 T"],
     smoothing: float,
     weight: float,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """Gives the mean of two passes' losses plus `weight / 2` times their divergence, and the mean of their −log p.
+    """Return the mean of two passes' losses plus `weight / 2` times their divergence, and the mean of their −log p.
 
-    The rows below are the rows above once more. The divergence of p and q is `(KL(p‖q) + KL(q‖p)) / 2`, which is
+    The second half of the rows repeats the first. The divergence of p and q is `(KL(p‖q) + KL(q‖p)) / 2`, which is
     `Σ_v (p_v − q_v)(log p_v − log q_v) / 2` (Wu et al. 2021, arXiv:2106.14448). Twice the work of one pass.
     """
-    loss, plain = smoothed_cross_entropy(logits, say, real, smoothing)
+    loss, plain = smoothed_cross_entropy(logits, labels, mask, smoothing)
     logs = torch.log_softmax(logits.float() if logits.dtype in {torch.bfloat16, torch.float16} else logits, dim=-1)
     p, q = logs.chunk(2)
     divergence = ((p.exp() - q.exp()) * (p - q)).sum(dim=-1) / 2  # (B, T)
-    return loss / 2 + weight / 2 * (divergence * real[: len(divergence)]).sum(), plain / 2
+    return loss / 2 + weight / 2 * (divergence * mask[: len(divergence)]).sum(), plain / 2
 
 
-# Logits in one block: small enough for a CPU's cache, large enough for a quick matrix product.
+# Logits in one block: small enough for a CPU's cache, large enough for a fast matrix product.
 BLOCK = {"cpu": 2**21, "cuda": 2**27}
 
 
 def linear_cross_entropy(
     x: Float[Tensor, "B T D"],
     table: Float[Tensor, "V D"],
-    say: Int[Tensor, "B T"],
-    real: Bool[Tensor, "B T"],
+    labels: Int[Tensor, "B T"],
+    mask: Bool[Tensor, "B T"],
     smoothing: float,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
-    """Gives what `smoothed_cross_entropy(x @ tableᵀ, …)` gives, with memory for one block of logits.
+    """Return `smoothed_cross_entropy(x @ tableᵀ, …)`, with memory for one block of logits.
 
-    The gradient of the logits, `softmax − target`, is known as soon as they are, so each block is multiplied out while
-    it is still in the cache; the backward pass only scales (as in arXiv:2410.10989).
+    The gradient of the logits, `softmax − target`, is known as soon as they are, so each block is multiplied while it
+    is in the cache; the backward pass only scales (as in arXiv:2410.10989).
     """
-    x, say, real = x.flatten(0, 1), say.flatten(), real.flatten()
-    if not x.is_cuda and 0 < (n_real := int(real.sum())) < len(x):  # a GPU would have to be asked, and wait
-        rows = real.nonzero(as_tuple=True)[0]
-        x, say, real = x[rows], say[rows], real.new_ones(n_real)
-    return LinearCrossEntropy.apply(x, table, say, real, smoothing)
+    x, labels, mask = x.flatten(0, 1), labels.flatten(), mask.flatten()
+    if not x.is_cuda and 0 < (n_tokens := int(mask.sum())) < len(x):  # on a GPU this would synchronise
+        rows = mask.nonzero(as_tuple=True)[0]
+        x, labels, mask = x[rows], labels[rows], mask.new_ones(n_tokens)
+    return LinearCrossEntropy.apply(x, table, labels, mask, smoothing)
 
 
 class LinearCrossEntropy(torch.autograd.Function):
-    """Sums of the smoothed and of the plain loss over real tokens."""
+    """Sums of the smoothed and of the plain loss over tokens."""
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, table: Tensor, say: Tensor, real: Tensor, smoothing: float
+        ctx: Any, x: Tensor, table: Tensor, labels: Tensor, mask: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
         if torch.is_autocast_enabled(x.device.type):
             kind = torch.get_autocast_dtype(x.device.type)
@@ -84,7 +83,7 @@ class LinearCrossEntropy(torch.autograd.Function):
         sums = []
         for start in range(0, len(x), rows):
             at = slice(start, start + rows)
-            loss, plain, d_logits = _block(x[at] @ weights.T, say[at], real[at], smoothing)
+            loss, plain, d_logits = _block(x[at] @ weights.T, labels[at], mask[at], smoothing)
             sums.append(torch.stack([loss, plain]))
             d_x[at] = d_logits @ weights
             d_table.addmm_(d_logits.T, x[at]) if d_table.dtype == x.dtype else d_table.add_(d_logits.T @ x[at])
@@ -101,18 +100,18 @@ class LinearCrossEntropy(torch.autograd.Function):
 
 
 class LinearRDrop(torch.autograd.Function):
-    """Sums of the loss of two passes that should agree, and of the plain loss, on a GPU; all logits in one block."""
+    """Sums of the R-Drop loss and of the plain loss on a GPU, all logits in one block."""
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, table: Tensor, say: Tensor, real: Tensor, smoothing: float, weight: float
+        ctx: Any, x: Tensor, table: Tensor, labels: Tensor, mask: Tensor, smoothing: float, weight: float
     ) -> tuple[Tensor, Tensor]:
-        from regard.kernels.losses import rdrop_loss  # only there is Triton installed
+        from regard.kernels.losses import rdrop_loss  # Triton is installed only with CUDA
 
         kind = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else x.dtype
         x, weights = x.to(kind), table.to(kind)
         logits = x @ weights.T
-        loss, plain = rdrop_loss(logits, say, real, smoothing, weight)
+        loss, plain = rdrop_loss(logits, labels, mask, smoothing, weight)
         ctx.save_for_backward(logits @ weights, (logits.T @ x).to(table.dtype))
         ctx.mark_non_differentiable(plain)
         return loss, plain
@@ -120,30 +119,30 @@ class LinearRDrop(torch.autograd.Function):
     backward = LinearCrossEntropy.backward  # pyright: ignore[reportAssignmentType]
 
 
-def _block(logits: Tensor, say: Tensor, real: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Gives both sums over one block, and the gradient of the first for its logits."""
+def _block(logits: Tensor, labels: Tensor, mask: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Return both sums over one block, and the gradient of the first for its logits."""
     if logits.is_cuda and logits.dtype.itemsize <= 4:
-        from regard.kernels.losses import smoothed_loss  # only there is Triton installed
+        from regard.kernels.losses import smoothed_loss  # Triton is installed only with CUDA
 
-        return *smoothed_loss(logits, say, real, smoothing), logits
+        return *smoothed_loss(logits, labels, mask, smoothing), logits
     kind, V = logits.dtype, logits.shape[-1]
     logits = logits.float() if kind in {torch.bfloat16, torch.float16} else logits
-    chosen = logits.gather(1, say[:, None])
+    gold = logits.gather(1, labels[:, None])
     mean = logits.mean(dim=-1, keepdim=True)
     highest = logits.amax(dim=-1, keepdim=True)
     p = logits.sub_(highest).exp_()
     total = p.sum(dim=-1, keepdim=True)
     log_sum = highest + total.log()
-    plain = log_sum - chosen
+    plain = log_sum - gold
     loss = plain if smoothing == 0.0 else (1 - smoothing) * plain + smoothing * (log_sum - mean)
-    share = real[:, None].to(p.dtype)
+    share = mask[:, None].to(p.dtype)
     p.mul_(share / total).sub_(share * (smoothing / V))
-    p.scatter_add_(1, say[:, None], share * (smoothing - 1.0))
+    p.scatter_add_(1, labels[:, None], share * (smoothing - 1.0))
     return (loss * share).sum(), (plain * share).sum(), p.to(kind)
 
 
 class LossModule(nn.Module):
-    """Reads a batch and says how wrong the model is: the sum of the smoothed loss, and of −log p alone."""
+    """A model with its loss: from a batch to the sum of the smoothed loss, and of −log p alone."""
 
     def __init__(self, model: Seq2Seq, smoothing: float, r_drop: float = 0.0):
         super().__init__()
@@ -161,6 +160,6 @@ class LossModule(nn.Module):
         x, tgt = self.model.features(batch), batch.tgt
         if not x.is_cuda:
             return r_drop_cross_entropy(self.model.output(x), tgt.labels, tgt.token_mask, self.smoothing, self.r_drop)
-        say, real = (half.chunk(2)[0].flatten() for half in (tgt.labels, tgt.token_mask))
+        labels, mask = (half.chunk(2)[0].flatten() for half in (tgt.labels, tgt.token_mask))
         table = self.model.output.table.weight
-        return LinearRDrop.apply(x.flatten(0, 1), table, say, real, self.smoothing, self.r_drop)  # pyright: ignore
+        return LinearRDrop.apply(x.flatten(0, 1), table, labels, mask, self.smoothing, self.r_drop)  # pyright: ignore

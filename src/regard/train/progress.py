@@ -1,4 +1,4 @@
-"""What a person sees of a run: a live bar, a plain log, TensorBoard."""
+"""What a person sees of a run: a progress bar, a plain log, TensorBoard."""
 
 import json
 import math
@@ -16,7 +16,7 @@ from regard.train.state import Progress
 
 
 class RunLog:
-    """Shows and writes down what happens; on a process that does not lead it does neither."""
+    """Shows and records what happens, in the main process alone."""
 
     def __init__(self, folder: Path, total_steps: int | None, is_main: bool, plot: Callable[[Progress], None]):
         self.folder = folder
@@ -43,7 +43,7 @@ class RunLog:
                 file.close()
 
     def resume_from(self, step: int) -> None:
-        """Forgets what was recorded after a step from which the run goes on: those steps will be taken again."""
+        """Drop the metrics after a step from which the run resumes: those steps are taken again."""
         if self.metrics is None:
             return
         self.metrics.close()
@@ -54,13 +54,13 @@ class RunLog:
         self.metrics = path.open("a", encoding="utf-8")
 
     def info(self, message: str) -> None:
-        """Says a sentence on the terminal and in the log."""
+        """Write a line to the terminal and to the log file."""
         self.console.print(message, markup=False, highlight=False)
         if self.log is not None:
             print(f"{datetime.now():%Y-%m-%d %H:%M:%S} {message}", file=self.log, flush=True)
 
     def step(self, step: int, loss: float, lr: float, speed: float) -> None:
-        """Reports the mean loss of some steps."""
+        """Log the mean loss of some steps."""
         text = f"step {step} · loss {loss:.3f} · {speed:,.0f} tokens/s · lr {lr:.1e}"
         self.bar.update(self.task, completed=step, text=text)
         self._record(step, {"loss": loss, "lr": lr, "tokens_per_second": speed})
@@ -68,7 +68,7 @@ class RunLog:
             self.info(text)
 
     def validation(self, progress: Progress, summary: str, samples: Sequence[tuple[str, str, str]]) -> None:
-        """Reports the newest validation and a few translations."""
+        """Log the newest validation and a few samples."""
         scores = {name: value for name, value in progress.valid[-1].items() if name != "step"}
         self._record(progress.step, {f"valid_{name}": value for name, value in scores.items()})
         self.info(f"step {progress.step}: {summary}")
@@ -89,7 +89,7 @@ class RunLog:
 
 
 def _step_of(line: str) -> float:
-    """Gives the step of a record; one that was cut off by a pulled plug counts as none."""
+    """Return the step of a record; an incomplete one, cut off by a crash, counts as infinite."""
     try:
         return float(json.loads(line)["step"])
     except ValueError:
@@ -97,7 +97,7 @@ def _step_of(line: str) -> float:
 
 
 def _tensorboard(folder: Path) -> Any:
-    """Opens TensorBoard's log where it is installed (`pip install 'regard[tensorboard]'`)."""
+    """Open a TensorBoard log, or return None if TensorBoard is not installed."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:

@@ -1,19 +1,19 @@
-"""A run folder: open, resume, replace."""
+"""A training run: its parts, its settings resolved for this machine, its folder backed up."""
 
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from torch import nn
 
 from regard.build import build_model
 from regard.checkpoint.folder import Checkpoint
-from regard.config import Settings, TrainSettings, choose
-from regard.data.prepare import Dataset
+from regard.config import Settings, TrainSettings
+from regard.data.dataset import Dataset
+from regard.device import find_device
 from regard.model import Seq2Seq
 from regard.train.distributed import World, distribute
-from regard.train.initialise import SKIP_GRAM, start_from_model, start_from_vectors
+from regard.train.initialise import start_from_model, start_from_vectors
 from regard.train.loss import LossModule
 from regard.train.progress import RunLog
 from regard.train.state import Ema, Progress, checkpoints, load_state
@@ -23,18 +23,16 @@ COUNTS = (
     *("batch_tokens", "accumulate", "max_epochs", "max_steps", "valid_every", "valid_sentences"),
     *("log_every", "save_every", "keep", "average", "patience"),
 )
-PRECISION = {"auto": None, "float32": "float32", "bfloat16": "bfloat16"}
 
 
 @dataclass(eq=False)
 class TrainingRun:
-    """One run's parts; what changes is inside `progress` and the modules."""
+    """The parts of a run; `progress` and the modules change in place."""
 
     folder: Path
     settings: Settings
     dataset: Dataset
     model: Seq2Seq
-    module: nn.Module  # the model, or the model wrapped so that several processes learn together
     optimiser: torch.optim.Optimizer
     step: Step
     ema: Ema | None
@@ -44,40 +42,29 @@ class TrainingRun:
     log: RunLog
 
     def checkpoint(self) -> Checkpoint:
-        """Gives the model with its words and settings."""
         return Checkpoint(self.model, self.dataset.tokenizer, self.settings)
 
 
 def choose_device(name: str) -> torch.device:
-    """Gives the named device, or the best there is."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise ValueError(f"train.device must be auto, cpu, cuda or cuda:N, got {name!r}") from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError("train.device is 'cuda', and there is no CUDA device here: use cpu or auto")
-    return device
+    """Return the device of a name; raise ValueError for one that is missing."""
+    return torch.device(find_device(name))
 
 
 def resolve_settings(settings: Settings, device: torch.device) -> Settings:
-    """Settles what was left to the machine, and refuses what cannot be done, before any work."""
+    """Resolve the settings that depend on the machine; raise ValueError for what is impossible, before any work."""
     train = settings.train
     check_schedule(train)
     check_numbers(train)
-    choose({"bleu": 0, "loss": 0}, train.stop_on, "stop_on")
-    choose({"random": 0, **SKIP_GRAM}, train.vectors, "vectors")
     if train.vectors != "random" and settings.model.d_embedding is not None:
         raise ValueError(
-            f"train.vectors {train.vectors!r} fills whole tables, and model.d_embedding {settings.model.d_embedding} "
-            "makes them of two: leave one out"
+            f"train.vectors {train.vectors!r} initialises whole embeddings, but model.d_embedding "
+            f"{settings.model.d_embedding} factorises them: leave one out"
         )
     if {train.max_epochs, train.max_steps, train.max_minutes, train.patience} == {None}:
-        raise ValueError("a run must end: give train.max_steps, max_epochs, max_minutes or patience")
+        raise ValueError("a run must end, got no limit: set train.max_steps, max_epochs, max_minutes or patience")
     check_family(settings)
-    precision = choose(PRECISION, train.precision, "precision")
-    if precision is None:
+    precision = train.precision
+    if precision == "auto":
         precision = "bfloat16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "float32"
     tie = settings.model.tie if settings.text.joint or settings.model.tie != "all" else "target"
     n_encoder_layers = 0 if settings.model.family == "decoder" else settings.model.n_encoder_layers
@@ -86,21 +73,21 @@ def resolve_settings(settings: Settings, device: torch.device) -> Settings:
 
 
 def check_family(settings: Settings) -> None:
-    """Raises ValueError where a model that writes is to translate, or one that translates has no pairs."""
+    """Raise ValueError if a decoder is to train on pairs, or another model on text without translations."""
     family, form, train = settings.model.family, settings.data.form, settings.train
-    writes = family == "decoder"
-    if writes != (form != "pairs"):
-        way_out = 'set data.form to "text" or "documents"' if writes else 'set model.family to "decoder"'
+    is_decoder = family == "decoder"
+    if is_decoder != (form != "pairs"):
+        way_out = 'set data.form to "text" or "documents"' if is_decoder else 'set model.family to "decoder"'
         got = f"{family!r} and {form!r}"
-        raise ValueError(f"a decoder learns from text alone, all others from pairs, got {got}: {way_out}")
-    if writes and train.stop_on != "loss":
-        raise ValueError(f"train.stop_on must be 'loss' for a decoder, which translates nothing, got {train.stop_on!r}")
-    if writes and train.vectors != "random":
+        raise ValueError(f"a decoder trains on text, other families on pairs, got {got}: {way_out}")
+    if is_decoder and train.stop_on != "loss":
+        raise ValueError(f"train.stop_on must be 'loss' for a decoder, which does not translate, got {train.stop_on!r}")
+    if is_decoder and train.vectors != "random":
         raise ValueError(f"train.vectors must be 'random' for a decoder, got {train.vectors!r}: leave it out")
 
 
 def check_numbers(train: TrainSettings) -> None:
-    """Raises ValueError for a number with which nothing could be learned."""
+    """Raise ValueError for a number that is out of range."""
     for name in COUNTS:
         value = getattr(train, name)
         if value is not None and value < 1:
@@ -110,7 +97,7 @@ def check_numbers(train: TrainSettings) -> None:
     if train.r_drop < 0:
         raise ValueError(f"train.r_drop must be 0 or more, got {train.r_drop}")
     if train.lr <= 0 or (train.clip is not None and train.clip <= 0):
-        raise ValueError(f"train.lr and train.clip must be more than 0, got {train.lr} and {train.clip}")
+        raise ValueError(f"train.lr and train.clip must be positive, got {train.lr} and {train.clip}")
     shares = {"label_smoothing": train.label_smoothing, "ema": train.ema}
     shares |= {f"betas[{i}]": beta for i, beta in enumerate(train.betas)}
     for name, value in shares.items():
@@ -121,7 +108,7 @@ def check_numbers(train: TrainSettings) -> None:
 def open_run(
     folder: Path, settings: Settings, dataset: Dataset, world: World, device: torch.device, log: RunLog
 ) -> TrainingRun:
-    """Builds the model from the seed, or from the newest checkpoint if the run has one."""
+    """Build a run, from the newest checkpoint if it has one."""
     torch.manual_seed(settings.train.seed)
     tokenizer = dataset.tokenizer
     model = build_model(settings.model, (tokenizer.vocab_size("src"), tokenizer.vocab_size("tgt"))).to(device)
@@ -130,9 +117,9 @@ def open_run(
     if not saved and settings.train.init is not None:
         start_from_model(model, settings.train.init)
     if not saved and settings.train.vectors != "random":
-        log.info(f"learning {settings.train.vectors} vectors")
+        log.info(f"training {settings.train.vectors} vectors")
         start_from_vectors(model, dataset.train, settings.train.vectors, settings.train.seed)
-    # Shards are other tensors than the parameters they were cut from: the optimiser must know the shards.
+    # Sharding replaces the parameters: the optimiser must be given the shards.
     module = distribute(
         LossModule(model, settings.train.label_smoothing, settings.train.r_drop), world, settings.train.shard
     )
@@ -140,44 +127,43 @@ def open_run(
     ema = None if settings.train.ema is None else Ema(model, settings.train.ema)
     progress = load_state(saved[-1], model, optimiser, ema) if saved else Progress()
     step = make_step(module, optimiser, settings.train, world, device, log.info)
-    return TrainingRun(folder, settings, dataset, model, module, optimiser, step, ema, progress, world, device, log)
+    return TrainingRun(folder, settings, dataset, model, optimiser, step, ema, progress, world, device, log)
 
 
-BACKUP = ".replaced"  # inside the folder, so that no neighbour is touched and a mounted folder will do
+BACKUP = ".replaced"  # inside the folder, which may be a mount point
 
 
 def back_up(folder: Path) -> None:
-    """Moves all that is in a folder out of a new run's way; of a replacement that was killed the first run is kept."""
-    aside = folder / BACKUP
-    if aside.exists():
+    """Move the contents of a folder to a backup inside it; an existing backup, of a run that was killed, is kept."""
+    backup = folder / BACKUP
+    if backup.exists():
         return remove_run(folder)
-    aside.mkdir()
+    backup.mkdir()
     for path in run_files(folder):
-        path.rename(aside / path.name)
+        path.rename(backup / path.name)
 
 
 def restore(folder: Path) -> None:
-    """Makes a folder what it was before `put_aside`, or empty."""
-    aside = folder / BACKUP
+    """Make a folder what it was before `back_up`, or empty."""
+    backup = folder / BACKUP
     remove_run(folder)
-    if aside.is_dir():
-        for path in list(aside.iterdir()):
+    if backup.is_dir():
+        for path in list(backup.iterdir()):
             path.rename(folder / path.name)
-        aside.rmdir()
+        backup.rmdir()
 
 
 def discard_backup(folder: Path) -> None:
-    """Removes the old run."""
     shutil.rmtree(folder / BACKUP, ignore_errors=True)
 
 
 def run_files(folder: Path) -> list[Path]:
-    """Lists what a folder holds of its new run."""
+    """List the files of a run, without a backup."""
     return [path for path in folder.iterdir() if path.name != BACKUP] if folder.is_dir() else []
 
 
 def remove_run(folder: Path) -> None:
-    """Removes what a folder holds of its new run."""
+    """Remove the files of a run, not a backup."""
     for path in run_files(folder):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Checkpoints of a run, EMA, averaging."""
+"""Checkpoints of a run, moving averages, averaging of models."""
 
 import re
 import shutil
@@ -21,16 +21,16 @@ STATE, PROGRESS = "state.safetensors", "progress.json"
 
 @dataclass
 class Progress:
-    """Where a run stands; everything but tensors."""
+    """The state of a run but for tensors."""
 
     step: int = 0
     epoch: int = 0
     batch: int = 0  # batches of this epoch that are done
-    tokens: int = 0  # real target tokens seen
+    tokens: int = 0  # target tokens seen, without padding
     seconds: float = 0.0
     best: float | None = None  # the best validation so far, larger being better
     best_step: int = 0
-    bad: int = 0  # validations since
+    bad: int = 0  # validations since then
     judged: int = 0  # step of the newest validation
     unreported: tuple[float, int] = (0.0, 0)  # sum of losses and tokens since the last entry of `losses`
     losses: list[tuple[int, float]] = field(default_factory=list)  # (step, mean loss since the last entry)
@@ -38,20 +38,20 @@ class Progress:
 
 
 class Ema:
-    """A running mean of the parameters, `decay` being the weight of the past (Polyak averaging)."""
+    """An exponential moving average of the parameters (Polyak averaging)."""
 
     def __init__(self, model: nn.Module, decay: float):
         self.decay = decay
         now = unique_tensors(model)
         self.mean = {name: tensor.clone() for name, tensor in now.items()}
-        # Parameters change in place, so these stay theirs.
+        # Parameters change in place, so these references stay valid.
         pairs = [(local(self.mean[name]), local(tensor)) for name, tensor in now.items()]
         self.moving = [(mean, tensor) for mean, tensor in pairs if tensor.is_floating_point()]
         self.counting = [(mean, tensor) for mean, tensor in pairs if not tensor.is_floating_point()]
 
     @torch.no_grad()
     def update(self, step: int) -> None:
-        """Moves the mean towards the parameters, faster in the first steps, whose past is worth little."""
+        """Update the average, with a smaller decay in the first steps."""
         decay = min(self.decay, (1 + step) / (10 + step))
         means, tensors = [mean for mean, _ in self.moving], [tensor for _, tensor in self.moving]
         torch._foreach_lerp_(means, tensors, 1 - decay)  # pyright: ignore[reportPrivateImportUsage]
@@ -60,7 +60,7 @@ class Ema:
 
 
 def local(tensor: Tensor) -> Tensor:
-    """Gives what this process holds of a tensor."""
+    """Return this process's part of a tensor."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
@@ -72,9 +72,9 @@ def save_state(
     progress: Progress,
     write: bool = True,
 ) -> None:
-    """Writes one checkpoint into the run's folder, whole or not at all; shards are gathered by all processes first.
+    """Write one checkpoint atomically; shards are gathered by all processes first.
 
-    Random numbers are not part of it: every step draws its own from the seed and its number.
+    Random states are not part of it: every step derives its own from the seed and its number.
     """
     tensors = {f"model.{name}": tensor for name, tensor in unique_tensors(model).items()}
     tensors |= {} if ema is None else {f"ema.{name}": tensor for name, tensor in ema.mean.items()}
@@ -86,35 +86,34 @@ def save_state(
 
 
 def load_state(folder: Path, model: nn.Module, optimiser: torch.optim.Optimizer, ema: Ema | None) -> Progress:
-    """Puts a checkpoint back: parameters, optimiser, averages, and where the run stood."""
+    """Load a checkpoint: parameters, optimiser, averages and progress."""
     path = folder / STATE
     groups: dict[str, dict[str, Tensor]] = {"model": {}, "ema": {}, "adam": {}}
     for name, tensor in read_tensors(path).items():
         kind, _, rest = name.partition(".")
         if kind not in groups:
-            raise ValueError(f"{path}: this is no state of a run, it holds {name!r}")
+            raise ValueError(f"{path}: this is not the state of a run, it holds {name!r}")
         groups[kind][rest] = tensor
     fill(model, groups["model"], path)
     if ema is not None:
-        for name, mean in ema.mean.items():  # a mean that is asked for now begins here
+        for name, mean in ema.mean.items():  # an average that the run did not have before starts here
             put(mean, groups["ema"].get(name, groups["model"][name]))
     fill_optimiser(model, optimiser, groups["adam"])
     return read_progress(folder / PROGRESS)
 
 
 def read_progress(path: Path) -> Progress:
-    """Reads where a run stood."""
     saved = read_json(path)
     try:
         saved["losses"] = [(int(step), float(loss)) for step, loss in saved["losses"]]
         saved["unreported"] = tuple(saved["unreported"])
         return Progress(**saved)
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path}: this does not say where a run stood ({error!r})") from error
+        raise ValueError(f"{path}: this is not the progress of a run ({error!r})") from error
 
 
 def optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Gives the optimiser's memory by the names of the parameters."""
+    """Return the optimiser's state by the names of the parameters."""
     tensors = {}
     for name, parameter in model.named_parameters():
         for key, value in optimiser.state.get(parameter, {}).items():
@@ -124,7 +123,7 @@ def optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer) -> dic
 
 @torch.no_grad()
 def fill_optimiser(model: nn.Module, optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Gives the optimiser its memory back."""
+    """Restore the optimiser's state."""
     for name, parameter in model.named_parameters():
         for key in ("step", "exp_avg", "exp_avg_sq"):
             saved = tensors.get(f"{key}.{name}")
@@ -136,32 +135,32 @@ def fill_optimiser(model: nn.Module, optimiser: torch.optim.Optimizer, tensors: 
 
 
 def checkpoints(folder: Path) -> list[Path]:
-    """Lists the complete checkpoints of a run, oldest first."""
+    """Return the complete checkpoints of a run, oldest first."""
     names = {path.name.removesuffix(".old") for path in folder.glob("step-*")}
     return [latest(folder / name) for name in sorted(names) if re.fullmatch(r"step-\d{8}", name)]
 
 
 def remove_old(folder: Path, keep: int) -> None:
-    """Removes all but the newest checkpoints, and what a run that was killed left half-written."""
-    kept = checkpoints(folder)[-keep:]
+    """Remove all but the newest checkpoints, and incomplete ones of a run that was killed."""
+    newest = checkpoints(folder)[-keep:]
     for path in folder.glob("step-*"):
-        if path not in kept:
+        if path not in newest:
             shutil.rmtree(path)
 
 
 def average_states(folders: Sequence[Path]) -> dict[str, Tensor]:
-    """Gives the mean of the parameters saved in some checkpoints of one run."""
-    return average([_parameters(place / STATE) for place in folders])
+    """Return the mean of the parameters in some checkpoints of one run."""
+    return average([_parameters(folder / STATE) for folder in folders])
 
 
 def average(models: Sequence[dict[str, Tensor]], shares: Sequence[float] | None = None) -> dict[str, Tensor]:
-    """Gives the mean of tensors by name, all alike or by shares; whole numbers are taken from the last."""
+    """Return the mean of tensors by name, weighted by shares if given; integers are taken from the last model."""
     if not models:
-        raise ValueError("there must be 1 or more models to average, got 0")
+        raise ValueError("averaging needs 1 or more models, got 0")
     for model in models[1:]:
         if model.keys() != models[0].keys():
             other = sorted(model.keys() ^ models[0].keys())[:3]
-            raise ValueError(f"models to average must have the same tensors, got others: {other}")
+            raise ValueError(f"models to average must have the same tensors, got differing ones: {other}")
     return {name: _mean([model[name] for model in models], shares) for name in models[-1]}
 
 
@@ -176,31 +175,35 @@ def _mean(tensors: Sequence[Tensor], shares: Sequence[float] | None) -> Tensor:
 
 
 def average_run(run: Path, out: Path, last: int) -> int:
-    """Saves the mean of a run's newest checkpoints as a model, and gives how many there were."""
+    """Save the mean of a run's newest checkpoints as a model, and return how many there were."""
     folders = checkpoints(run / "checkpoints")[-last:] if last > 0 else []
     if not folders:
-        raise ValueError(f"{run}: there must be 1 or more checkpoints to average, got 0 (last {last})")
+        raise ValueError(f"{run}: averaging needs 1 or more checkpoints, got 0 (last {last})")
     if out.exists():
-        raise ValueError(f"{out}: there is something here already: name another folder")
+        raise ValueError(f"{out}: the folder exists already: name another")
     checkpoint = load_model(run)
     fill(checkpoint.model, average_states(folders), folders[-1])
-    save_model(out, checkpoint, {"averaged": [place.name for place in folders]})
+    save_model(out, checkpoint, {"averaged": [folder.name for folder in folders]})
     return len(folders)
 
 
 def average_models(models: Sequence[Path], shares: Sequence[float], out: Path) -> None:
-    """Saves the mean of several models of one shape and the same pieces, with the settings of the first.
+    """Save the mean of several models of one shape and tokenizer, with the settings of the first.
 
-    Models that learned on from one another lie near each other, and their mean is then a model too.
+    Models fine-tuned from one another are close enough for their mean to be a good model.
     """
     if len(shares) != len(models) or not isclose(sum(shares), 1.0):
-        raise ValueError(f"there must be one share for each of {len(models)} models, 1 in all, got {list(shares)}")
+        raise ValueError(
+            f"averaging needs one share for each of {len(models)} models, with a sum of 1, got {list(shares)}"
+        )
     if out.exists():
-        raise ValueError(f"{out}: there is something here already: name another folder")
-    first, *others = [load_model(place) for place in models]
-    for other, place in zip(others, models[1:], strict=True):
+        raise ValueError(f"{out}: the folder exists already: name another")
+    first, *others = [load_model(folder) for folder in models]
+    for other, folder in zip(others, models[1:], strict=True):
         if other.tokenizer.models != first.tokenizer.models:
-            raise ValueError(f"{place}: its pieces are others than those of {models[0]}: their mean would mean nothing")
+            raise ValueError(
+                f"{folder}: models to average must have one tokenizer, got another than that of {models[0]}"
+            )
     states = [one.model.state_dict() for one in (first, *others)]
     first.model.load_state_dict(average(states, shares))
     save_model(out, first, {"shares": list(shares)})

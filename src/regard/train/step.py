@@ -1,4 +1,4 @@
-"""Optimiser, schedule, one step, CUDA-graph capture."""
+"""The optimiser, the learning-rate schedule, one step, and its capture as a CUDA graph."""
 
 import math
 from collections import deque
@@ -10,15 +10,15 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.batch import Batch, BatchShape, unpack
-from regard.config import TrainSettings, choose
+from regard.config import TrainSettings
 from regard.train.batching import StepBatches
 from regard.train.distributed import World
 
 
 def make_optimiser(model: nn.Module, settings: TrainSettings) -> torch.optim.AdamW:
-    """Makes AdamW (arXiv:1711.05101); vectors, such as norms and biases, and tables of words are not decayed.
+    """Return AdamW (arXiv:1711.05101); norms, biases and embeddings are not decayed.
 
-    On a GPU the learning rate is a tensor there, so that a captured step reads it anew each time.
+    On a GPU the learning rate is a tensor on it, so that a captured step reads its current value.
     """
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     parameters = [p for p in model.parameters() if p.requires_grad]
@@ -32,7 +32,7 @@ def make_optimiser(model: nn.Module, settings: TrainSettings) -> torch.optim.Ada
 
 
 def set_rate(optimiser: torch.optim.Optimizer, lr: float) -> None:
-    """Sets the learning rate, in place where it is a tensor."""
+    """Set the learning rate, in place if it is a tensor."""
     for group in optimiser.param_groups:
         if isinstance(group["lr"], Tensor):
             group["lr"].fill_(lr)
@@ -43,14 +43,14 @@ def set_rate(optimiser: torch.optim.Optimizer, lr: float) -> None:
 def run_step(
     module: nn.Module,
     optimiser: torch.optim.Optimizer,
-    batches: Sequence[Batch],
+    batches: Sequence[Batch | Int[Tensor, " B"]],
     scale: float | Float[Tensor, ""],
     settings: TrainSettings,
 ) -> Float[Tensor, ""]:
-    """Learns from some batches at once, and gives this process's sum of −log p over its real tokens.
+    """Take one optimiser step on some batches, and return this process's sum of −log p over its tokens.
 
-    `scale` makes the sum of losses a mean over the real tokens of all processes and batches, so that the gradients do
-    not depend on how the tokens are shared out.
+    `scale` makes the sum of losses a mean over the tokens of all processes and batches, so that the gradients do not
+    depend on how the tokens are divided among them.
     """
     optimiser.zero_grad(set_to_none=True)
     losses = []
@@ -66,14 +66,14 @@ def run_step(
     return torch.stack(losses).sum()
 
 
-AHEAD = 8  # steps that the device may still have to do
+AHEAD = 8  # steps that may be queued on the device
 
 Step = Callable[[StepBatches, float], Tensor]  # from batches and a learning rate to the sum of −log p
 
 
 @dataclass(frozen=True, eq=False)
 class CapturedStep:
-    """One step on batches of one shape, recorded: it reads `ids` and leaves its sum of losses in `told`."""
+    """One step on batches of one shape as a graph: it reads `ids` and writes its sum of losses to `loss_sum`."""
 
     graph: torch.cuda.CUDAGraph
     ids: Int[Tensor, " N"]
@@ -88,13 +88,13 @@ def make_step(
     device: torch.device,
     log: Callable[[str], None],
 ) -> Step:
-    """Gives the quickest way to take a step here: captured on a GPU, else one operation at a time."""
+    """Return the fastest step for the device: captured as a CUDA graph on a GPU, else eager."""
     plain = _plain_step(module, optimiser, settings, world, device)
     if device.type != "cuda":
         return plain
     if world.size > 1 or settings.accumulate > 1:
         why = "several processes" if world.size > 1 else f"train.accumulate {settings.accumulate}"
-        log(f"steps run one operation at a time: with {why} they are not captured")
+        log(f"running steps eagerly: with {why} they are not captured as CUDA graphs")
         return plain
     return CapturedSteps(module, optimiser, settings, plain, device, log)
 
@@ -102,11 +102,11 @@ def make_step(
 def _plain_step(
     module: nn.Module, optimiser: torch.optim.Optimizer, settings: TrainSettings, world: World, device: torch.device
 ) -> Step:
-    def step(group: StepBatches, lr: float) -> Tensor:
+    def step(step_batches: StepBatches, lr: float) -> Tensor:
         set_rate(optimiser, lr)
-        batches = [part.batch(device, group.n_tokens) for part in group.parts]
+        batches = [part.batch(device, step_batches.n_tokens) for part in step_batches.parts]
         # DDP takes the mean over processes, hence the factor.
-        return run_step(module, optimiser, batches, world.size / group.n_tokens, settings)
+        return run_step(module, optimiser, batches, world.size / step_batches.n_tokens, settings)
 
     return step
 
@@ -114,9 +114,8 @@ def _plain_step(
 class CapturedSteps:
     """Takes steps by replaying graphs, one for each shape (docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs).
 
-    A shape that comes for the first time runs one operation at a time, which also warms the libraries up; the second
-    time it is captured. All graphs share one pool of memory, since no two run at once. Random numbers follow the seed
-    that is set before each step, captured or not.
+    The first step of a shape runs eagerly, which also warms up the libraries; the second is captured. All graphs share
+    one memory pool, since no two run at once. Random numbers follow the seed set before each step, captured or not.
     """
 
     def __init__(
@@ -150,7 +149,7 @@ class CapturedSteps:
         return loss_sum
 
     def _limit_lead(self) -> None:
-        """Waits for a step of some time ago, so that the program is never far ahead of the device."""
+        """Wait for an earlier step, so that the program is never far ahead of the device."""
         self.in_flight.append(self.stream.record_event())
         if len(self.in_flight) > AHEAD:
             self.in_flight.popleft().synchronize()
@@ -170,7 +169,7 @@ class CapturedSteps:
         return captured.loss_sum.clone()
 
     def _capture(self, shape: BatchShape) -> CapturedStep | None:
-        """Records a step on batches of one shape; what cannot be recorded is said once, and runs as before."""
+        """Capture a step on batches of one shape; if that fails, log it once and run eagerly from then on."""
         ids = torch.zeros(shape.rows * (shape.src + shape.tgt + 3), dtype=torch.int32, device=self.device)
         graph = torch.cuda.CUDAGraph()
         try:
@@ -179,7 +178,7 @@ class CapturedSteps:
                 loss_sum = run_step(self.module, self.optimiser, [batch], self.scale, self.settings)
         except RuntimeError as error:
             self.capturable = False
-            self.log(f"steps run one operation at a time: this model cannot be captured ({_first_line(error)})")
+            self.log(f"running steps eagerly: this model cannot be captured as a CUDA graph ({_first_line(error)})")
             return None
         self.graphs[shape] = CapturedStep(graph, ids, loss_sum)
         return self.graphs[shape]
@@ -190,13 +189,13 @@ def _first_line(error: Exception) -> str:
 
 
 def inverse_sqrt(step: int, settings: TrainSettings, seconds: float) -> float:
-    """Rises in a line to 1 at `warmup`, then falls with the root of the step (arXiv:1706.03762, 5.3)."""
+    """Rise linearly to 1 at `warmup`, then fall with the square root of the step (arXiv:1706.03762, 5.3)."""
     warmup = max(settings.warmup, 1)
     return min(step / warmup, math.sqrt(warmup / max(step, 1)))
 
 
 def cosine(step: int, settings: TrainSettings, seconds: float) -> float:
-    """Rises in a line to 1 at `warmup`, then falls along half a cosine to 0 at `max_steps` or `max_minutes`."""
+    """Rise linearly to 1 at `warmup`, then fall along half a cosine to 0 at `max_steps` or `max_minutes`."""
     if step < settings.warmup:
         return step / settings.warmup
     shares = [0.0]
@@ -208,7 +207,7 @@ def cosine(step: int, settings: TrainSettings, seconds: float) -> float:
 
 
 def constant(step: int, settings: TrainSettings, seconds: float) -> float:
-    """Rises in a line to 1 at `warmup`, and stays."""
+    """Rise linearly to 1 at `warmup`, and stay there."""
     return min(step / max(settings.warmup, 1), 1.0)
 
 
@@ -220,12 +219,11 @@ SCHEDULE: dict[str, Callable[[int, TrainSettings, float], float]] = {
 
 
 def learning_rate(step: int, settings: TrainSettings, seconds: float = 0.0) -> float:
-    """Gives the learning rate of a step, the first being 1, so many seconds after the run began."""
-    return settings.lr * choose(SCHEDULE, settings.schedule, "schedule")(step, settings, seconds)
+    """Return the learning rate of a step, counted from 1; `seconds` is the time since the run began."""
+    return settings.lr * SCHEDULE[settings.schedule](step, settings, seconds)
 
 
 def check_schedule(settings: TrainSettings) -> None:
-    """Raises ValueError for a schedule that cannot be followed."""
-    choose(SCHEDULE, settings.schedule, "schedule")
+    """Raise ValueError for a schedule without an end."""
     if settings.schedule == "cosine" and settings.max_steps is None and settings.max_minutes is None:
-        raise ValueError("schedule 'cosine' needs train.max_steps or train.max_minutes, where it ends, got neither")
+        raise ValueError("train.schedule 'cosine' needs train.max_steps or train.max_minutes as its end, got neither")

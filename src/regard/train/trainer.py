@@ -1,4 +1,4 @@
-"""One call from settings to a model in a folder."""
+"""From settings to a trained model in a folder."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -39,14 +39,14 @@ class Outcome:
     test: Scores | None
 
 
-def train(made: Settings, folder: Path, plot: Callable[[Progress], None]) -> Outcome:
-    """Prepares the text, learns until there is a reason to stop, and leaves the best model in `folder/model`."""
-    device = choose_device(made.train.device)
-    made = resolve_settings(made, device)
+def train(settings: Settings, folder: Path, plot: Callable[[Progress], None]) -> Outcome:
+    """Prepare the text, train until there is a reason to stop, and leave the best model in `folder/model`."""
+    device = choose_device(settings.train.device)
+    settings = resolve_settings(settings, device)
     world = init_distributed(device)
     try:
         with _run_folder(folder, world):
-            return _train(made, folder, world, device, plot)
+            return _train(settings, folder, world, device, plot)
     except OSError as error:
         raise ValueError(_write_error(folder, error)) from error
     except KeyboardInterrupt as error:  # while the text was prepared, or after the last step
@@ -56,25 +56,25 @@ def train(made: Settings, folder: Path, plot: Callable[[Progress], None]) -> Out
 
 
 def _train(
-    made: Settings, folder: Path, world: World, device: torch.device, plot: Callable[[Progress], None]
+    settings: Settings, folder: Path, world: World, device: torch.device, plot: Callable[[Progress], None]
 ) -> Outcome:
     if world.is_main:
         with atomic_file(folder / CONFIG) as draft:
-            write_json(draft, {"settings": settings_table(made)})
-    with RunLog(folder, made.train.max_steps, world.is_main, plot) as log:
-        dataset = _prepare(made, folder, world, log)
+            write_json(draft, {"settings": settings_table(settings)})
+    with RunLog(folder, settings.train.max_steps, world.is_main, plot) as log:
+        dataset = _prepare(settings, folder, world, log)
         if world.is_main:
             discard_backup(folder)
-        run = open_run(folder, made, dataset, world, device, log)
+        run = open_run(folder, settings, dataset, world, device, log)
         _announce(run)
-        if made.train.init is not None and run.progress.step == 0:
-            validate_and_keep(run)  # how good the model was before it learned on
+        if settings.train.init is not None and run.progress.step == 0:
+            validate_and_keep(run)  # the baseline before fine-tuning
         return _finish(run, train_loop(run))
 
 
 @contextmanager
 def _run_folder(folder: Path, world: World) -> Iterator[None]:
-    """Makes the run's folder; a new one in which no step was saved vanishes again if the run was a mistake."""
+    """Create the run's folder; remove a new one if the run fails before its first checkpoint."""
     if not world.is_main:
         barrier(world)
         yield
@@ -91,27 +91,29 @@ def _run_folder(folder: Path, world: World) -> Iterator[None]:
 
 
 def _write_error(folder: Path, error: OSError) -> str:
-    """Words what to do when the disk is full, or the folder cannot be written."""
+    """Return the message for a full disk, or a folder that cannot be written."""
     saved = checkpoints(folder / "checkpoints")
     way_out = (
-        f"{saved[-1].name} is the last good checkpoint: make room and go on with --resume" if saved else "make room"
+        f"{saved[-1].name} is the last good checkpoint: free disk space and continue with --resume"
+        if saved
+        else "free disk space"
     )
     return f"{folder}: the run cannot be written ({error}); {way_out}"
 
 
 def read_run_settings(folder: Path) -> Settings:
-    """Reads the settings that a run was started with."""
+    """Read the settings that a run was started with."""
     if not (folder / CONFIG).exists():
-        raise ValueError(f"{folder}: there is no run to go on with here (no {CONFIG})")
+        raise ValueError(f"{folder}: there is no run to resume here (no {CONFIG})")
     return read_settings(folder / CONFIG)
 
 
-def _prepare(made: Settings, folder: Path, world: World, log: RunLog) -> Dataset:
-    """Lets the leader prepare while the others wait, and then read what it made."""
+def _prepare(settings: Settings, folder: Path, world: World, log: RunLog) -> Dataset:
+    """Let the main process prepare the text while the others wait; they then open it."""
     if not world.is_main:
         barrier(world)
-    say, tokenizer = log.info if world.is_main else _discard, inherited_tokenizer(made, folder)
-    dataset = prepare(made.data, made.text, folder, say, made.train.seed, tokenizer)
+    write, tokenizer = log.info if world.is_main else _discard, inherited_tokenizer(settings, folder)
+    dataset = prepare(settings.data, settings.text, folder, write, settings.train.seed, tokenizer)
     if world.is_main:
         barrier(world)
     return dataset
@@ -125,11 +127,11 @@ def _announce(run: TrainingRun) -> None:
     run.log.info(f"{run.settings.model.family} with {n:,} parameters on {where}")
     if run.progress.step:
         run.log.resume_from(run.progress.step)
-        run.log.info(f"going on from step {run.progress.step}")
+        run.log.info(f"resuming from step {run.progress.step}")
 
 
 def _finish(run: TrainingRun, reason: str) -> Outcome:
-    """Judges the last step, tries the mean of the last checkpoints, and scores the test text."""
+    """Validate the last step, try the mean of the last checkpoints, and score the test text."""
     run.log.info(f"stopped: {reason}")
     if run.progress.judged != run.progress.step:
         validate_and_keep(run)
@@ -177,7 +179,7 @@ def _test(run: TrainingRun) -> Scores | None:
 
 
 def _test_text(run: TrainingRun) -> None:
-    """Says how well the best model foresees the test text, and writes it beside the model."""
+    """Log and save the best model's loss on the test text."""
     checkpoint = load_model(run.folder)
     checkpoint.model.to(run.device)
     loss = text_loss(checkpoint, run.dataset.test)

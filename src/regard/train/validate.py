@@ -20,11 +20,11 @@ from regard.search.scoring import document_likelihood, text_likelihood
 from regard.train.batching import make_batches
 from regard.train.loss import smoothed_cross_entropy
 
-GIVEN, WRITTEN = 24, 120  # pieces of the sample that are given, and that are written after them, at most
+PROMPT, CONTINUATION = 24, 120  # tokens of a sample at most
 
 
 def text_loss(checkpoint: Checkpoint, store: IdStore | Windows) -> float:
-    """Gives the mean −log p of the pieces of a store: of one text that runs on, or of documents with their ends."""
+    """Return the mean −log p of the tokens of a store: of running text, or of documents with their EOS."""
     model, budget = checkpoint.model, checkpoint.settings.train.batch_tokens
     if isinstance(store, Windows):
         return text_likelihood(model, store.ids, store.width, budget).loss
@@ -32,15 +32,15 @@ def text_loss(checkpoint: Checkpoint, store: IdStore | Windows) -> float:
 
 
 def text_sample(checkpoint: Checkpoint, store: IdStore | Windows) -> tuple[str, str, str]:
-    """Gives the beginning of a store, how the model goes on with it, and how the text does."""
-    writer = Generator.from_checkpoint(checkpoint, PlainEngine(checkpoint.model))
+    """Return the beginning of a store, the model's continuation, and that of the text."""
+    generator = Generator.from_checkpoint(checkpoint, PlainEngine(checkpoint.model))
     text = [int(i) for i in store.tgt(0)]
-    given = text[: min(GIVEN, len(text) // 2)]
+    prompt = text[: min(PROMPT, len(text) // 2)]
     decode = checkpoint.settings.decode
-    settings = replace(decode, method="sample", n_best=1, max_extra=min(WRITTEN, decode.max_extra))
-    written = [token for token, _ in writer.tokens(given, settings)]
-    rest = text[len(given) : len(given) + WRITTEN]
-    return _decode_line(checkpoint, given), _decode_line(checkpoint, written), _decode_line(checkpoint, rest)
+    settings = replace(decode, method="sample", n_best=1, max_extra=min(CONTINUATION, decode.max_extra))
+    continuation = [token for token, _ in generator.tokens(prompt, settings)]
+    rest = text[len(prompt) : len(prompt) + CONTINUATION]
+    return _decode_line(checkpoint, prompt), _decode_line(checkpoint, continuation), _decode_line(checkpoint, rest)
 
 
 def _decode_line(checkpoint: Checkpoint, ids: list[int]) -> str:
@@ -51,7 +51,7 @@ def _decode_line(checkpoint: Checkpoint, ids: list[int]) -> str:
 class Validation:
     """Mean −log p of a target token, BLEU and chrF of greedy translations, and the first few of them.
 
-    Of a model that translates nothing there are no such scores, and the sample is a text that it went on with.
+    A decoder has no such scores; its sample is a prompt, its continuation, and that of the text.
     """
 
     loss: float
@@ -61,12 +61,12 @@ class Validation:
 
     @property
     def scores(self) -> dict[str, float]:
-        """Gives the numbers that there are, by name."""
-        named = {"loss": self.loss, "bleu": self.bleu, "chrf": self.chrf}
-        return {name: value for name, value in named.items() if value is not None}
+        """The scores by name, without those that the model does not have."""
+        scores = {"loss": self.loss, "bleu": self.bleu, "chrf": self.chrf}
+        return {name: value for name, value in scores.items() if value is not None}
 
     def value(self, stop_on: str) -> float:
-        """Gives the number by which models compare, larger being better."""
+        """Return the number to maximise."""
         return -self.loss if stop_on == "loss" else self.scores[stop_on]
 
     def __str__(self) -> str:
@@ -78,7 +78,7 @@ class Validation:
 def validate(
     checkpoint: Checkpoint, store: IdStore | Windows, pairs: Sequence[tuple[str, str]], n_samples: int = 3
 ) -> Validation:
-    """Judges a model without changing it."""
+    """Compute the validation loss and scores; the model's mode is restored."""
     was_training = checkpoint.model.training
     checkpoint.model.eval()
     try:
@@ -90,20 +90,18 @@ def validate(
         on_gpu = next(checkpoint.model.parameters()).is_cuda
         engine = select_engine(checkpoint.model) if on_gpu else PlainEngine(checkpoint.model)
         translator = Translator.from_checkpoint(checkpoint, engine)
-        outputs = [
-            found.text for found in translator.translate([src for src, _ in pairs], DecodeSettings(method="greedy"))
-        ]
+        translations = translator.translate([src for src, _ in pairs], DecodeSettings(method="greedy"))
     finally:
         checkpoint.model.train(was_training)
-    references = [tgt for _, tgt in pairs]
-    found = score(outputs, references, checkpoint.settings.data.tgt_lang)
+    outputs, references = [translation.text for translation in translations], [tgt for _, tgt in pairs]
+    scores = score(outputs, references, checkpoint.settings.data.tgt_lang)
     samples = [(src, out, tgt) for (src, tgt), out in zip(pairs[:n_samples], outputs, strict=False)]
-    return Validation(loss, found.bleu, found.chrf, samples)
+    return Validation(loss, scores.bleu, scores.chrf, samples)
 
 
 @torch.no_grad()
 def mean_loss(model: nn.Module, store: IdStore, budget: int) -> float:
-    """Gives the mean −log p over all target tokens of a store."""
+    """Return the mean −log p over all target tokens of a store."""
     device = next(model.parameters()).device
     lengths = store.lengths()
     plan = make_batches(lengths, max(budget, int(lengths.max()) + 1), seed=0, epoch=0)

@@ -1,0 +1,29 @@
+"""Which device to run on: a CPU, or a GPU if there is one."""
+
+import sys
+from ctypes.util import find_library
+
+from regard.config import unknown
+
+DEVICES = ("auto", "cpu", "cuda", "cuda:N")
+
+
+def find_device(name: str) -> str:
+    """Return the device of a name: for `auto`, the GPU if there is one; raise ValueError for one that is missing."""
+    kind, colon, index = name.partition(":")
+    if kind not in DEVICES or (colon and (kind != "cuda" or not index.isdecimal())):
+        raise ValueError(unknown(name, list(DEVICES), "device"))
+    if kind == "auto":
+        return "cuda" if has_cuda() else "cpu"
+    if kind == "cuda" and not has_cuda():
+        raise ValueError(f"device {name!r} needs a CUDA device, and there is none here: use cpu or auto")
+    return name
+
+
+def has_cuda() -> bool:
+    """Tell whether there is a GPU; PyTorch, which takes seconds to import, is asked only if there is a driver."""
+    if "torch" not in sys.modules and find_library("cuda") is None and find_library("nvcuda") is None:
+        return False
+    import torch
+
+    return torch.cuda.is_available()

@@ -11,13 +11,14 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import Annotated, TextIO
 
+import torch
 import typer
 from rich.table import Table
 
 from benchmarks.report.page import Chapter, check_page, make_chapters, read_results, write_page
 from benchmarks.suites import SCRIPTS, SUITES, Suite, choose_suites, docstring_paragraphs, unmet_requirement
+from regard.device import find_device
 from regard.terminal import QUIET, escape, message, print_json, print_tables
-from regard.train.run import choose_device
 
 N_LAST_LINES = 15  # of the output of a suite that failed
 
@@ -64,7 +65,7 @@ def run(
     outcomes: list[Outcome] = []
     left_out: list[str] = []
     if not show:
-        suites = choose_suites(names or [], choose_device(device).type)
+        suites = choose_suites(names or [], torch.device(find_device(device)).type)
         outcomes, left_out = run_suites(suites, SCRIPTS, folder, quick, sys.stderr if json_ else sys.stdout)
     chapters = _read_chapters(folder, names if show else None)
     if doc is not None:

@@ -24,4 +24,4 @@ def test_a_gpu_learns_a_text_by_heart_and_writes_it(tmp_path, position, precisio
     for where in ("cuda", "cpu"):
         writer = regard.load(tmp_path / "run", device=where)
         greedy = replace(writer.settings, method="greedy", max_extra=50)
-        assert "".join(writer.generate(PERIOD[:5], greedy)) == (PERIOD * 3)[5:55]
+        assert "".join(writer.stream(PERIOD[:5], greedy)) == (PERIOD * 3)[5:55]

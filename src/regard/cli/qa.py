@@ -4,10 +4,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
+import torch
 from typer import Argument, Option
 
 from regard.cli.options import Device, Json, Quick, Set, check_figure, save
 from regard.data.files import read_lines
+from regard.device import find_device
 from regard.plot.tables import word_attention_table
 from regard.qa.data import Question, make_facts, make_question, read_questions, split_questions
 from regard.qa.model import QuestionReader, load_reader, save_reader
@@ -33,7 +35,6 @@ from regard.qa.view import (
 )
 from regard.terminal import escape, message, print_json, print_tables, progress_bar, to_json
 from regard.train.examples import EpochResult
-from regard.train.run import choose_device
 
 DATA = "Questions as JSON lines (question, context, answers with text and start): .jsonl, also compressed."
 START = "scratch, pretrained (masked words of the contexts first), or a translation model to initialise from."
@@ -140,7 +141,7 @@ def make_reader(
     start: str, settings: QASettings, training: list[Question], texts: list[str], device: str
 ) -> QuestionReader:
     """Make the reader that training starts from, on its device."""
-    where = choose_device(device)
+    where = torch.device(find_device(device))
     reader = start_reader(start, settings, training, texts, message)
     reader.model.to(where)
     n = sum(parameter.numel() for parameter in reader.model.parameters())
@@ -181,7 +182,7 @@ def score_reader(reader: QuestionReader, questions: list[Question]) -> AnswerSco
 
 def open_reader(folder: Path, device: str) -> QuestionReader:
     """Open a reader on its device."""
-    where = choose_device(device)
+    where = torch.device(find_device(device))
     reader = load_reader(folder)
     reader.model.to(where)
     return reader

@@ -4,11 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
+import torch
 import typer
 from typer import Argument, Option
 
 from regard.cli.options import Device, Json, Limit, ModelArgument, Out, Quick, Seed
 from regard.cli.study_runner import StudyOutput, read_inputs
+from regard.device import find_device
 from regard.study import ablate as ablate_study
 from regard.study import complexity as complexity_study
 from regard.study import dialogue as dialogue_study
@@ -22,7 +24,6 @@ from regard.study import video as video_study
 from regard.study.ablate_runs import PLAN, AblationPlan, read_plan, write_reversals
 from regard.study.parallel import default_jobs
 from regard.terminal import escape, message, progress_bar
-from regard.train.run import choose_device
 
 ENCODINGS = "Position encodings, alone or with their axes, as in grid_2d:row,column; by default the study's own."
 SEEDS = "Number of seeds, from --seed on; by default 3, or 2 with --quick."
@@ -57,7 +58,7 @@ def images(
         images_study.QUICK if quick else images_study.SETTINGS,
         images_study.SIDE if patch is None else patch,
     )
-    run_on = seed_range(seed, seeds, quick), choose_device(device)
+    run_on = seed_range(seed, seeds, quick), torch.device(find_device(device))
     result = images_study.run(encodings or images_study.ENCODINGS, settings, *run_on, progress_bar, side)
     output.show(images_study, result, result.signature)
 
@@ -75,7 +76,7 @@ def video(
     output = StudyOutput(json_, out)
     settings, run_on = (
         video_study.QUICK if quick else video_study.SETTINGS,
-        (seed_range(seed, seeds, quick), choose_device(device)),
+        (seed_range(seed, seeds, quick), torch.device(find_device(device))),
     )
     result = video_study.run(encodings or video_study.ENCODINGS, settings, *run_on, progress_bar, directions)
     output.show(video_study, result, result.signature)
@@ -93,7 +94,7 @@ def dialogue(
     output = StudyOutput(json_, out)
     settings, run_on = (
         dialogue_study.QUICK if quick else dialogue_study.SETTINGS,
-        (seed_range(seed, seeds, quick), choose_device(device)),
+        (seed_range(seed, seeds, quick), torch.device(find_device(device))),
     )
     result = dialogue_study.run(encodings or dialogue_study.ENCODINGS, settings, *run_on, progress_bar)
     output.show(dialogue_study, result, result.signature)
@@ -181,7 +182,7 @@ def heads(
 def complexity(
     quick: Quick = False, seed: Seed = 0, device: Device = "auto", json_: Json = False, out: Out = None
 ) -> None:
-    output, chosen = StudyOutput(json_, out), choose_device(device)
+    output, chosen = StudyOutput(json_, out), torch.device(find_device(device))
     settings = replace(complexity_study.SETTINGS[chosen.type], seed=seed)
     settings = complexity_study.quick(settings) if quick else settings
     result = complexity_study.run(settings, chosen, lambda what: message(f"[dim]measuring {what}[/]"))
@@ -202,7 +203,7 @@ def extrapolate(
 ) -> None:
     output = StudyOutput(json_, out)
     settings = extrapolate_study.make_settings(task, length, steps, seeds, seed, quick)
-    result = extrapolate_study.run(encodings or [], settings, choose_device(device), progress_bar)
+    result = extrapolate_study.run(encodings or [], settings, torch.device(find_device(device)), progress_bar)
     output.show(extrapolate_study, result, result.signature)
 
 
@@ -220,7 +221,7 @@ def ablate(
     out: Out = None,
 ) -> None:
     output = StudyOutput(json_, out)
-    kind = device if show else choose_device(device).type
+    kind = device if show else torch.device(find_device(device)).type
     plan, place = read_ablation(file, corpora, folder, quick)
     plan = ablate_study.with_device(plan, device, seed)
     if show:

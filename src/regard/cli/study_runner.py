@@ -6,17 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
+import torch
 from rich.table import Table
 from rich.text import Text
 
 from regard.cli.evaluate import read_with_model
 from regard.cli.options import check_figure, save
+from regard.device import find_device
 from regard.pipeline import load_translator
 from regard.pipeline.translator import Translator
 from regard.study.inputs import bundled_pairs
 from regard.study.stats import signature
 from regard.terminal import message, print_json, print_tables, to_json
-from regard.train.run import choose_device
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -82,7 +83,7 @@ class ModelInputs:
 
 def read_inputs(model: str, data: list[str] | None, limit: int, device: str) -> ModelInputs:
     """Open a model and a text; without a text, the bundled sentences in the model's languages."""
-    place = choose_device(device).type
+    place = torch.device(find_device(device)).type
     if data:
         _, translator, pairs = read_with_model(model, data, place, limit=limit)
     else:

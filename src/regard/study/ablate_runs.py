@@ -21,11 +21,11 @@ from regard.checkpoint import read_json, settings_table, write_json
 from regard.checkpoint.folder import load_model
 from regard.config import Settings, merge, parse_override, parse_settings, unknown
 from regard.data.prepare import FINGERPRINT, fingerprint, prepare
+from regard.device import find_device
 from regard.study.parallel import redirect_output
 from regard.study.stats import signature
 from regard.terminal import to_json
 from regard.train.loop import RunStoppedError
-from regard.train.run import choose_device
 from regard.train.start import resolve_paths  # where the texts that a file names lie
 from regard.train.trainer import Outcome, train
 
@@ -269,7 +269,7 @@ def read_row(path: Path) -> AblationRow:
 
 def successful_row(job: AblationJob, outcome: Outcome) -> AblationRow:
     """Return the row of a finished run, and delete its checkpoints."""
-    best, test, device = outcome.best, outcome.test, choose_device(job.settings.train.device)
+    best, test, device = outcome.best, outcome.test, torch.device(find_device(job.settings.train.device))
     row = AblationRow(
         **_about(job),
         parameters=sum(parameter.numel() for parameter in load_model(job.folder).model.parameters()),

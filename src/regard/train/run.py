@@ -10,7 +10,6 @@ from regard.build import build_model
 from regard.checkpoint.folder import Checkpoint
 from regard.config import Settings, TrainSettings
 from regard.data.dataset import Dataset
-from regard.device import find_device
 from regard.model import Seq2Seq
 from regard.train.distributed import World, distribute
 from regard.train.initialise import start_from_model, start_from_vectors
@@ -43,11 +42,6 @@ class TrainingRun:
 
     def checkpoint(self) -> Checkpoint:
         return Checkpoint(self.model, self.dataset.tokenizer, self.settings)
-
-
-def choose_device(name: str) -> torch.device:
-    """Return the device of a name; raise ValueError for one that is missing."""
-    return torch.device(find_device(name))
 
 
 def resolve_settings(settings: Settings, device: torch.device) -> Settings:

@@ -7,13 +7,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from regard.checkpoint import CONFIG, settings_table
 from regard.config import Settings, merge, parse_override, parse_settings, preset
 from regard.data.formats import read_blocks, read_pairs
 from regard.data.normalise import guess_language
+from regard.device import find_device
 from regard.train.distributed import read_world
 from regard.train.initialise import check_inherited, inherited_settings
-from regard.train.run import back_up, choose_device, resolve_settings
+from regard.train.run import back_up, resolve_settings
 from regard.train.trainer import read_run_settings
 
 
@@ -53,7 +56,8 @@ def start_run(folder: Path, data: DataOptions, options: TrainOptions, resume: bo
         return _resumed_settings(folder, data, options)
     settings = parse_settings(Settings, _tables(data, options))
     check_inherited(settings, options.init)
-    resolve_settings(settings, choose_device(settings.train.device))  # find mistakes before the old run is moved
+    # Mistakes are found before the old run is moved.
+    resolve_settings(settings, torch.device(find_device(settings.train.device)))
     if world.is_main and not (world.restarts and _is_same_run(folder, settings)):
         _claim_folder(folder, overwrite)
     return settings
@@ -80,7 +84,7 @@ def _is_same_run(folder: Path, settings: Settings) -> bool:
     """Tell whether the run in a folder is this one, begun before torchrun restarted its processes."""
     if not (folder / CONFIG).exists():
         return not folder.exists()
-    device = choose_device(settings.train.device)
+    device = torch.device(find_device(settings.train.device))
     return read_run_settings(folder) == resolve_settings(settings, device)
 
 

@@ -17,6 +17,7 @@ from regard.checkpoint.weights import fill
 from regard.config import Settings
 from regard.data.dataset import Dataset
 from regard.data.prepare import prepare
+from regard.device import find_device
 from regard.engine.plain import PlainEngine
 from regard.pipeline.translator import Translator
 from regard.score import Scores, score
@@ -24,7 +25,7 @@ from regard.train.distributed import World, barrier, init_distributed, shutdown_
 from regard.train.initialise import inherited_tokenizer
 from regard.train.loop import RunStoppedError, save_checkpoint, train_loop, validate_and_keep
 from regard.train.progress import RunLog
-from regard.train.run import TrainingRun, choose_device, discard_backup, open_run, resolve_settings, restore, run_files
+from regard.train.run import TrainingRun, discard_backup, open_run, resolve_settings, restore, run_files
 from regard.train.state import Progress, average_states, checkpoints
 from regard.train.validate import text_loss, validate
 
@@ -41,7 +42,7 @@ class Outcome:
 
 def train(settings: Settings, folder: Path, plot: Callable[[Progress], None]) -> Outcome:
     """Prepare the text, train until there is a reason to stop, and leave the best model in `folder/model`."""
-    device = choose_device(settings.train.device)
+    device = torch.device(find_device(settings.train.device))
     settings = resolve_settings(settings, device)
     world = init_distributed(device)
     try:

@@ -230,7 +230,7 @@ def test_a_shortlist_is_learned_and_used(run, trained, text, tmp_path):
     assert short["bleu"] > 0.9 * plain["bleu"] > 0
     assert run("translate", "-m", trained, PAIRS[0][0], "--shortlist", listed).out.strip()
     assert "does not exist" in run("shortlist", "-m", trained, "--data", text, "-o", "nowhere/x", code=2).err
-    assert "this is no shortlist" in run("translate", "-m", trained, "a", "--shortlist", text, code=2).err
+    assert "this is not a shortlist" in run("translate", "-m", trained, "a", "--shortlist", text, code=2).err
 
 
 def test_a_model_describes_itself(run, trained):

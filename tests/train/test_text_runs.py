@@ -49,7 +49,7 @@ def test_a_text_that_repeats_itself_is_learned_by_heart(learned):
     writer = regard.load(folder)
     greedy = replace(writer.settings, method="greedy", max_extra=40)
     assert "".join(writer.stream(PERIOD[:5], greedy)) == (PERIOD * 3)[5:45], "far past what it looks back at"
-    assert writer.foresee(PERIOD * 3).perplexity < 1.3
+    assert writer.log_likelihood(PERIOD * 3).perplexity < 1.3
 
 
 def test_no_translations_are_spoken_of(learned):
@@ -129,7 +129,9 @@ def test_documents_begin_and_end(tmp_path):
         written = "".join(writer.stream("bob\n", replace(writer.settings, seed=seed, temperature=0.5, max_extra=40)))
         assert re.fullmatch(r"bob is \w+\.", written), written
     scores = read_json(tmp_path / "run" / "model" / "scores.json")
-    torch.testing.assert_close(scores["test"]["loss"], writer.foresee("ann\nann is red.").loss, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(
+        scores["test"]["loss"], writer.log_likelihood("ann\nann is red.").loss, rtol=1e-4, atol=1e-4
+    )
 
 
 def test_a_decoder_learns_on(learned, text, tmp_path):

@@ -1,11 +1,13 @@
-"""The order of the rooms: a file imports from its own room and those above it, and stays small."""
+"""The order of the rooms, and the budget that keeps the house one that a newcomer can hold (tools/budget.py counts)."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parent.parent / "src" / "regard"
+from tools.budget import SOURCE, count
+
 # In the order in which data meets them; `__init__` and `__main__` are doors, not rooms.
 ORDER = (
     "config atomic device terminal padding data mask batch position kernels ops attention native model build search "
@@ -15,6 +17,7 @@ ROOMS = tuple(ORDER.split(" "))
 DOORS = {"__init__", "__main__"}
 FILES = sorted(SOURCE.rglob("*.py"))
 COMPILED = sorted([*SOURCE.rglob("*.h"), *SOURCE.rglob("*.cpp")])
+BUDGET = count()
 
 
 def room_of(path: Path) -> str:
@@ -45,13 +48,12 @@ def test_imports_come_from_this_room_or_above(path):
     here = room_of(path)
     if here in DOORS:
         return
-    assert here in ROOMS, f"{here} is no room of the house"
+    assert here in ROOMS, f"{here} is not a room of the house"
     below = [room for room in imported_rooms(path) if ROOMS.index(room) > ROOMS.index(here)]
     assert not below, f"{short(path)} imports from below: {below}"
 
 
 def first_words(path: Path) -> str:
-    """Gives what a file says about itself in its first line."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".py":
         return (ast.get_docstring(ast.parse(text)) or "").split("\n")[0]
@@ -60,7 +62,7 @@ def first_words(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", [*FILES, *COMPILED], ids=short)
-def test_a_file_begins_with_what_lives_there_and_has_at_most_400_lines(path):
+def test_a_file_begins_with_its_subject_and_has_at_most_400_lines(path):
     assert first_words(path), f"{short(path)} does not say what lives there"
     assert len(path.read_text(encoding="utf-8").splitlines()) <= 400
 
@@ -78,7 +80,49 @@ def test_no_room_without_a_meaning():
     assert not names & {"util", "utils", "helper", "helpers", "common", "misc", "base", "manager"}
 
 
+def test_few_files_of_a_good_size():
+    assert len(BUDGET.files) <= 180
+    assert len(BUDGET.short_files) < 0.12 * len(BUDGET.files), BUDGET.short_files
+
+
+def test_functions_are_short_but_not_chopped():
+    assert BUDGET.p90 <= 31
+    # A kernel is one function by nature, and a command's options are its parameters.
+    long = {name: lines for name, lines in BUDGET.functions.items() if lines > 40}
+    assert not [name for name in long if not name.startswith(("kernels/", "cli/"))], long
+
+
+def test_a_class_name_exists_once():
+    assert BUDGET.repeated_classes == {}
+
+
+def test_imports_stand_at_the_top_unless_what_they_need_is_optional():
+    assert len(BUDGET.nested_imports) <= 30, BUDGET.nested_imports
+
+
+def test_nobody_reaches_through_the_front_door():
+    assert [place for place in BUDGET.upward_imports if not place.startswith("__init__.py")] == []
+
+
+def test_no_tags_of_a_specification_that_is_not_here():
+    tagged = [short(path) for path in FILES if _tag(path.read_text(encoding="utf-8"))]
+    assert tagged == []
+
+
+def _tag(text: str) -> bool:
+    return re.search(r"\bS[1-9]\.[1-9]\b", text) is not None
+
+
 def test_the_order_is_enforced(tmp_path):
     upside_down = tmp_path / "mask.py"
     upside_down.write_text("from regard.attention import ATTENTION\nimport regard.cli\nfrom regard import study\n")
     assert imported_rooms(upside_down) == ["attention", "cli", "study"]
+
+
+def test_the_budget_is_counted(tmp_path):
+    (tmp_path / "one.py").write_text("class A: pass\nimport regard\ndef f():\n    import json\n    return json\n")
+    (tmp_path / "two.py").write_text("from regard import __version__\nclass A: pass\n" + "\n" * 60)
+    found = count(tmp_path)
+    assert found.files == {"one.py": 5, "two.py": 62} and found.short_files == ["one.py"]
+    assert found.functions == {"one.py:3 f": 3} and found.repeated_classes == {"A": ["one.py", "two.py"]}
+    assert found.nested_imports == ["one.py:4"] and found.upward_imports == ["one.py:2"]

@@ -67,7 +67,10 @@ def _nested_imports(tree: ast.AST) -> Iterator[int]:
 def _reaches_up(node: ast.AST) -> bool:
     if isinstance(node, ast.Import):
         return any(alias.name == "regard" for alias in node.names)
-    return isinstance(node, ast.ImportFrom) and node.module == "regard" and node.names[0].name != "__version__"
+    if not isinstance(node, ast.ImportFrom) or node.module != "regard":
+        return False
+    modules = {path.stem for path in SOURCE.glob("*.py")} | {path.name for path in SOURCE.iterdir() if path.is_dir()}
+    return any(alias.name != "__version__" and alias.name not in modules for alias in node.names)
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-import regard
+from regard import __version__
 from regard.atomic import atomic_folder, latest
 from regard.batch import Source
 from regard.build import build_model
@@ -127,7 +127,7 @@ def save_reader(folder: Path, reader: QuestionReader, scores: Mapping[str, Any])
         write_weights(part, unique_tensors(reader.model), Form())
         model, windows = reader.settings.model, reader.settings.windows
         table = {"model": settings_table(Settings(model=model))["model"], "windows": asdict(windows)}
-        write_json(part / CONFIG, {"regard": regard.__version__, "kind": KIND, "settings": table})
+        write_json(part / CONFIG, {"regard": __version__, "kind": KIND, "settings": table})
         write_json(part / SCORES, dict(scores))
         reader.tokenizer.save(part)
 

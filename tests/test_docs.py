@@ -15,7 +15,7 @@ from .test_readme import ROOT, blocks, later, run, run_block
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 NAV = re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
-TO_COME = {DOCS / "architecture.md"}  # until it is there
+TO_COME: set[Path] = set()
 # In this order their `console` blocks are one session: later commands use what earlier ones made.
 SESSION = ("train", "translate", "look-inside", "align", "generate", "questions")
 SHORT = {"train": " --set train.max_steps=2 --set text.vocab_size=300", "qa train": " --set train.epochs=1"}

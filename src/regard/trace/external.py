@@ -18,7 +18,7 @@ from regard.mask import Mask
 from regard.trace.attention import KINDS, AttentionMap, GivenAttention, ProjectedAttention, RecordedAttention
 from regard.trace.replay import N_ALTERNATIVES, to_cpu
 from regard.trace.search_tree import KEPT, OPEN, ROOT, SearchTree
-from regard.trace.trace import Alternative, OutputToken, Trace, sides
+from regard.trace.trace import OutputToken, TokenAlternative, Trace, sides
 
 
 def trace_from_attention(
@@ -160,7 +160,10 @@ def _steps(tokenizer: Any, logits: Tensor, written: Tensor) -> list[OutputToken]
     here = every.gather(1, written.cpu()[:, None])[:, 0].tolist()
     return [
         OutputToken(
-            piece, gain, nan, tuple(Alternative(*each) for each in zip(_token_texts(tokenizer, row), most, strict=True))
+            piece,
+            gain,
+            nan,
+            tuple(TokenAlternative(*each) for each in zip(_token_texts(tokenizer, row), most, strict=True)),
         )
         for piece, gain, row, most in zip(_token_texts(tokenizer, written), here, tokens, gains.tolist(), strict=True)
     ]

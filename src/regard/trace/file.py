@@ -18,7 +18,7 @@ from regard.config import DecodeSettings, choose, parse_settings
 from regard.trace.attention import AttentionMap, GivenAttention, ProjectedAttention, RecordedAttention
 from regard.trace.search_tree import SearchTree
 from regard.trace.stored import StoredPart, without_prefix
-from regard.trace.trace import Alternative, OutputToken, ResidualNorms, Trace
+from regard.trace.trace import OutputToken, ResidualNorms, TokenAlternative, Trace
 
 
 def store_tree(tree: SearchTree) -> StoredPart:
@@ -150,4 +150,4 @@ def _step_notes(step: OutputToken) -> list[Any]:
 
 def _step(notes: list[Any]) -> OutputToken:
     piece, log_prob, replayed, alternatives = notes
-    return OutputToken(piece, log_prob, replayed, tuple(Alternative(*each) for each in alternatives))
+    return OutputToken(piece, log_prob, replayed, tuple(TokenAlternative(*each) for each in alternatives))

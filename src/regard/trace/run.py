@@ -31,7 +31,7 @@ from regard.trace.replay import (
     replay,
 )
 from regard.trace.search_tree import SearchTree, build_tree, written_tokens
-from regard.trace.trace import Alternative, OutputToken, Trace
+from regard.trace.trace import OutputToken, TokenAlternative, Trace
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,9 +192,9 @@ def _steps(tokenizer: Tokenizer, written: list[int], hypothesis: Hypothesis, see
     return tuple(OutputToken(*row) for row in zip(*columns, strict=True))
 
 
-def _options(tokens: list[str], log_probs: list[float]) -> tuple[Alternative, ...]:
+def _options(tokens: list[str], log_probs: list[float]) -> tuple[TokenAlternative, ...]:
     """List what might have followed; a small vocabulary has fewer tokens that may."""
-    return tuple(Alternative(piece, value) for piece, value in zip(tokens, log_probs, strict=True) if value > -inf)
+    return tuple(TokenAlternative(piece, value) for piece, value in zip(tokens, log_probs, strict=True) if value > -inf)
 
 
 def trace_generation(generator: Generator, prompt: str, settings: DecodeSettings | None = None) -> TracedTranslation:

@@ -64,7 +64,7 @@ class Attentions:
 
 
 @dataclass(frozen=True)
-class Alternative:
+class TokenAlternative:
     """One token that might have followed."""
 
     piece: str
@@ -78,7 +78,7 @@ class OutputToken:
     piece: str
     log_prob: float  # as the search had it
     replayed: float  # as the plain model has it
-    alternatives: tuple[Alternative, ...]
+    alternatives: tuple[TokenAlternative, ...]
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ ENGLISH = (
 
 
 def sentences(n: int, seed: int = 1) -> list[tuple[str, str]]:
-    """Draws pairs of a Chinese and an English sentence; each has a number of its own."""
+    """Draw pairs of a Chinese and an English sentence; each has a number of its own."""
     chance = random.Random(seed)
     pairs = []
     for i in range(n):
@@ -36,10 +36,10 @@ def sentences(n: int, seed: int = 1) -> list[tuple[str, str]]:
 
 
 def as_tsv(pairs) -> str:
-    """Writes pairs as lines of two columns."""
+    """Write pairs as lines of two columns."""
     return "".join(f"{src}\t{tgt}\n" for src, tgt in pairs)
 
 
 def any_text(odd: str, max_size: int = 8) -> st.SearchStrategy[str]:
-    """Draws texts of any signs, half of them the odd ones; the union of two alphabets would hardly ever draw these."""
+    """Draw texts of any signs, half of them the odd ones; the union of two alphabets would hardly ever draw these."""
     return st.lists(st.sampled_from(odd) | st.text(max_size=2), max_size=max_size).map("".join)

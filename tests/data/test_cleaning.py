@@ -58,9 +58,9 @@ def test_a_pair_is_not_its_reverse():
 @given(pairs=PAIRS, held=PAIRS)
 def test_sharing_is_what_sets_of_strings_say(pairs, held):
     ledger = scan(make(pairs), 99)
-    found = ledger.overlapping(hash_keys(src for src, _ in held), hash_keys(tgt for _, tgt in held))
+    result = ledger.overlapping(hash_keys(src for src, _ in held), hash_keys(tgt for _, tgt in held))
     sources, targets = {dedup_key(src) for src, _ in held}, {dedup_key(tgt) for _, tgt in held}
-    assert found.tolist() == [dedup_key(src) in sources or dedup_key(tgt) in targets for src, tgt in pairs]
+    assert result.tolist() == [dedup_key(src) in sources or dedup_key(tgt) in targets for src, tgt in pairs]
 
 
 def test_only_training_pairs_are_struck():
@@ -89,7 +89,7 @@ MANY = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=10, 
 
 
 def split(pairs, wanted):
-    """Gives the training and validation pairs of a split, or None where there is none."""
+    """Return the training and validation pairs of a split, or None where there is none."""
     named = [(f"s{src}", f"t{tgt}") for src, tgt in pairs]
     try:
         ledger = split_valid(scan(make(named), 9), wanted, [0])
@@ -137,8 +137,8 @@ def ledger_of(pairs) -> PairIndex:
 @pytest.mark.parametrize("n", [0, 1, 9])
 def test_too_small_a_text_is_not_split(n):
     pairs = [(f"a{i}", f"b{i}") for i in range(n)] + [("", "")]
-    said = f"must have 10 pairs or more to split off a validation set, got {n} usable of {n + 1}; .+data.valid"
-    with pytest.raises(ValueError, match=said):
+    message = f"must have 10 pairs or more to split off a validation set, got {n} usable of {n + 1}; .+data.valid"
+    with pytest.raises(ValueError, match=message):
         split_valid(ledger_of(pairs), 5, [0])
 
 
@@ -190,8 +190,8 @@ def test_several_sources_are_told_apart():
         "200 for training from b.tsv",
     ]
     ledger = scan([Pair(f"a{i}", "b", "", origin=i // 3) for i in range(7)] + [Pair("", "b", "", 0)], 9)
-    found = count_origins(ledger, ["x", "y", "z", "none"], [1.0, 2.0, 3.0, 4.0])
-    assert found == (Origin("x", 3, 1.0), Origin("y", 3, 2.0), Origin("z", 1, 3.0), Origin("none", 0, 4.0))
+    result = count_origins(ledger, ["x", "y", "z", "none"], [1.0, 2.0, 3.0, 4.0])
+    assert result == (Origin("x", 3, 1.0), Origin("y", 3, 2.0), Origin("z", 1, 3.0), Origin("none", 0, 4.0))
     assert count_origins(scan(REPORT_PAIRS, 9), ["x"], [5.0]) == ()
 
 

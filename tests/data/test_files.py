@@ -54,10 +54,10 @@ def test_a_line_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(lines, "MAX_LINE_BYTES", 1000)
     path = tmp_path / "long.tsv"
     path.write_text("short\n" + "x" * 998 + "\n" + "x" * 1001 + "\n")
-    found = read_lines(str(path))
-    assert [len(next(found)), len(next(found))] == [5, 998]
+    result = read_lines(str(path))
+    assert [len(next(result)), len(next(result))] == [5, 998]
     with pytest.raises(ValueError, match=r"long\.tsv, line 3: a line must be shorter than 1000 bytes"):
-        next(found)
+        next(result)
 
 
 PACK = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress}
@@ -89,11 +89,11 @@ def test_files_that_were_appended_to_each_other_are_read_to_the_end(tmp_path, en
 def test_zst_is_read_in_pieces_of_any_size(frames, size):
     raw = io.BytesIO(b"".join(map(zstandard.compress, frames)))
     stream = _BlockStream(_decompress_zstd(raw))
-    found = b""
+    result = b""
     while block := stream.read(size):
         assert len(block) <= size
-        found += block
-    assert found == b"".join(frames)
+        result += block
+    assert result == b"".join(frames)
 
 
 @pytest.mark.parametrize("ending", [".gz", ".xz", ".zst"])
@@ -142,7 +142,7 @@ def test_a_dash_is_standard_input(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("source", "found"),
+    ("source", "result"),
     [
         ("a.tsv", ".tsv"),
         ("a.b/c.jsonl.gz", ".jsonl"),
@@ -152,5 +152,5 @@ def test_a_dash_is_standard_input(monkeypatch):
         ("a", ""),
     ],
 )
-def test_the_format_is_the_ending_before_the_compression(source, found):
-    assert format_suffix(source) == found
+def test_the_format_is_the_ending_before_the_compression(source, result):
+    assert format_suffix(source) == result

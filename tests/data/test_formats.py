@@ -74,9 +74,9 @@ def test_sources_follow_each_other_and_pairs_know_their_place(tmp_path):
     (tmp_path / "b.jsonl").write_text('\n{"src": "e", "tgt": "f"}\n')
     (tmp_path / "c.tmx").write_text(as_tmx([("g", "h")]))
     sources = [str(tmp_path / name) for name in ("a.tsv", "b.jsonl", "c.tmx")]
-    found = [(pair.src, pair.tgt, pair.where) for pair in read_pairs(sources, "zh", "en")]
+    result = [(pair.src, pair.tgt, pair.where) for pair in read_pairs(sources, "zh", "en")]
     a, b, c = sources
-    assert found == [
+    assert result == [
         ("a", "b", f"{a}, line 1"),
         ("", "", f"{a}, line 2"),
         ("c", "d", f"{a}, line 3"),
@@ -109,10 +109,10 @@ BAD_FILES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "text", "said"), BAD_FILES)
-def test_a_mistake_is_named_with_its_place(tmp_path, name, text, said):
+@pytest.mark.parametrize(("name", "text", "message"), BAD_FILES)
+def test_a_mistake_is_named_with_its_place(tmp_path, name, text, message):
     (tmp_path / name).write_text(text)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         read(tmp_path / name)
 
 
@@ -182,14 +182,14 @@ BAD_SOURCES = [
 ]
 
 
-@pytest.mark.parametrize(("source", "said"), BAD_SOURCES)
-def test_a_wrong_source_is_named(tmp_path, monkeypatch, source, said):
+@pytest.mark.parametrize(("source", "message"), BAD_SOURCES)
+def test_a_wrong_source_is_named(tmp_path, monkeypatch, source, message):
     monkeypatch.chdir(tmp_path)
     for name in ("pairs.tsv", "pairs.tvs", "pairs"):
         (tmp_path / name).write_text("a\tb\n")
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         check_sources([source])
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         read(source)
 
 

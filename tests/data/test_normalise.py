@@ -19,8 +19,8 @@ TEXTS = any_text("aÀß_-.,!？。 \u3000介Ⅳ½①ﬁＡ\u0301\u093fनŉΐ\u2
 @given(text=TEXTS)
 def test_a_key_is_letters_numbers_and_marks(text):
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-    kept = "".join(sign for sign in folded if unicodedata.category(sign)[0] in "LNM")
-    assert dedup_key(text) == (kept or text)
+    saved = "".join(sign for sign in folded if unicodedata.category(sign)[0] in "LNM")
+    assert dedup_key(text) == (saved or text)
 
 
 @given(text=st.text("abcÀßé介绍हिन्दी ,.!？，。'“”-_"))
@@ -56,15 +56,15 @@ def test_normal_text_stays_as_it_is(text):
 
 @given(ANY)
 def test_normal_text_is_composed_and_single_spaced_and_can_be_written(text):
-    found = normalise(text)
-    assert unicodedata.is_normalized("NFC", found)
-    assert found == " ".join(found.split())
-    assert not [sign for sign in found if unicodedata.category(sign) in {"Cc", "Cs"}]
-    assert found.encode().decode() == found
+    result = normalise(text)
+    assert unicodedata.is_normalized("NFC", result)
+    assert result == " ".join(result.split())
+    assert not [sign for sign in result if unicodedata.category(sign) in {"Cc", "Cs"}]
+    assert result.encode().decode() == result
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "result"),
     [
         ("  two \t\u3000 words\r\n", "two words"),
         ("e\u0301", "é"),
@@ -77,8 +77,8 @@ def test_normal_text_is_composed_and_single_spaced_and_can_be_written(text):
         ("▁", "_"),
     ],
 )
-def test_cases(text, found):
-    assert normalise(text) == found
+def test_cases(text, result):
+    assert normalise(text) == result
 
 
 def test_a_pair_is_made_normal():
@@ -124,17 +124,17 @@ def test_in_chinese_pieces_may_be_words():
     ],
 )
 def test_split_words_are_joined_as_they_are_written(line, text):
-    found = join_words(line)
-    assert found.text == text
-    assert found.words == line.split()
+    result = join_words(line)
+    assert result.text == text
+    assert result.words == line.split()
 
 
 @given(TEXT)
 def test_words_cover_all_but_white_space_once_and_in_order(text):
-    for found in (split_words(text), split_pieces(text, []), join_words(text)):
-        assert found.text == normalise(found.text)
-        covered = [place for start, stop in found.spans for place in range(start, stop)]
-        assert covered == [place for place, sign in enumerate(found.text) if not sign.isspace()]
-        assert all(found.words)
+    for result in (split_words(text), split_pieces(text, []), join_words(text)):
+        assert result.text == normalise(result.text)
+        covered = [place for start, stop in result.spans for place in range(start, stop)]
+        assert covered == [place for place, sign in enumerate(result.text) if not sign.isspace()]
+        assert all(result.words)
     assert split_words(text).text == normalise(text)
     assert join_words(text).words == normalise(text).split()

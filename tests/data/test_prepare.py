@@ -21,7 +21,7 @@ TEXT = TextSettings(vocab_size=400, max_len=60)
 CLEAN = sentences(120)
 
 
-def silent(said):
+def silent(message):
     pass
 
 
@@ -36,9 +36,9 @@ def write(path, pairs):
     return path
 
 
-def decoded(prepared, store):
-    """Gives the pairs of a store as strings."""
-    tokenizer = prepared.tokenizer
+def decoded(dataset, store):
+    """Return the pairs of a store as strings."""
+    tokenizer = dataset.tokenizer
     return [(tokenizer.decode(store.src(i), "src"), tokenizer.decode(store.tgt(i), "tgt")) for i in range(len(store))]
 
 
@@ -64,8 +64,8 @@ def test_every_pair_is_where_the_report_says(tmp_path):
         "valid": (str(write(tmp_path / "valid.tsv", [*valid, ("", "x")])),),
         "test": (str(write(tmp_path / "test.tsv", test)),),
     }
-    prepared = run(tmp_path / "run", train, **held)
-    report = prepared.report
+    dataset = run(tmp_path / "run", train, **held)
+    report = dataset.report
     left = {
         verdict: (report.left_out_by(verdict).count, report.left_out_by(verdict).examples)
         for verdict in list(Status)[2:]
@@ -81,46 +81,46 @@ def test_every_pair_is_where_the_report_says(tmp_path):
     }
     assert report.read == len(mess) == report.train + sum(count for count, _ in left.values())
     assert (report.valid, report.test, report.held_empty, report.valid_is_split) == (7, 5, 1, False)
-    assert decoded(prepared, prepared.train) == CLEAN
-    assert decoded(prepared, prepared.valid) == prepared.valid_pairs == valid
-    assert decoded(prepared, prepared.test) == prepared.test_pairs == test
+    assert decoded(dataset, dataset.train) == CLEAN
+    assert decoded(dataset, dataset.valid) == dataset.valid_pairs == valid
+    assert decoded(dataset, dataset.test) == dataset.test_pairs == test
 
 
 def test_validation_is_split_off_where_none_is_given(tmp_path):
     shared = [(src[::-1], tgt) for src, tgt in CLEAN]  # so that no choice is free of sharing
-    prepared = run(tmp_path / "run", write(tmp_path / "train.tsv", CLEAN + shared), valid_size=10)
-    train, valid = decoded(prepared, prepared.train), prepared.valid_pairs
-    assert decoded(prepared, prepared.valid) == valid
+    dataset = run(tmp_path / "run", write(tmp_path / "train.tsv", CLEAN + shared), valid_size=10)
+    train, valid = decoded(dataset, dataset.train), dataset.valid_pairs
+    assert decoded(dataset, dataset.valid) == valid
     assert len(valid) == 10
-    assert prepared.report.valid_is_split
+    assert dataset.report.valid_is_split
     for side in (0, 1):
         assert not {pair[side] for pair in train} & {pair[side] for pair in valid}
-    n_shared = prepared.report.left_out_by(Status.IN_VALID).count
+    n_shared = dataset.report.left_out_by(Status.IN_VALID).count
     assert n_shared > 0
-    assert len(train) + len(valid) + n_shared == prepared.report.read == 240
-    assert (len(prepared.test), prepared.test_pairs) == (0, [])
+    assert len(train) + len(valid) + n_shared == dataset.report.read == 240
+    assert (len(dataset.test), dataset.test_pairs) == (0, [])
 
 
 def test_no_more_than_a_tenth_is_split_off(tmp_path):
-    prepared = run(tmp_path / "run", write(tmp_path / "train.tsv", CLEAN))
-    assert (len(prepared.valid), len(prepared.train)) == (12, 108)
+    dataset = run(tmp_path / "run", write(tmp_path / "train.tsv", CLEAN))
+    assert (len(dataset.valid), len(dataset.train)) == (12, 108)
 
 
 def test_a_given_sentence_that_does_not_fit_is_scored_but_not_stored(tmp_path):
     valid = [*sentences(3, seed=2), ("介绍" * 100, "the house " * 100)]
     held = (str(write(tmp_path / "valid.tsv", valid)),)
-    prepared = run(tmp_path / "run", write(tmp_path / "train.tsv", CLEAN), valid=held)
-    assert [src for src, _ in prepared.valid_pairs] == [src for src, _ in valid]
-    assert decoded(prepared, prepared.valid) == valid[:3]
+    dataset = run(tmp_path / "run", write(tmp_path / "train.tsv", CLEAN), valid=held)
+    assert [src for src, _ in dataset.valid_pairs] == [src for src, _ in valid]
+    assert decoded(dataset, dataset.valid) == valid[:3]
 
 
 def test_nothing_is_made_twice(tmp_path, monkeypatch):
-    train, said = write(tmp_path / "train.tsv", CLEAN), []
+    train, message = write(tmp_path / "train.tsv", CLEAN), []
     first = run(tmp_path / "run", train)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     monkeypatch.setattr(module, "_write_pairs", None)
-    again = run(tmp_path / "run", train, replace(TEXT, variants=3), say=said.append)  # not used without sampling
-    assert said[0].endswith("data is unchanged and is used again")
+    again = run(tmp_path / "run", train, replace(TEXT, variants=3), say=message.append)  # not used without sampling
+    assert message[0].endswith("data is unchanged and is used again")
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
     assert again.report == first.report
     assert decoded(again, again.train) == decoded(first, first.train)
@@ -149,28 +149,30 @@ def test_what_has_changed_is_made_anew(tmp_path, change):
     train = write(tmp_path / "train.tsv", CLEAN)
     run(tmp_path / "run", train)
     given = CHANGES[change](train)
-    said = []
-    prepared = run(tmp_path / "run", train, say=said.append, **(given if isinstance(given, dict) else {}))
-    assert f"reading {train}" in said
-    assert len(prepared.train) + len(prepared.valid) == 120
-    assert run(tmp_path / "fresh", train, **(given if isinstance(given, dict) else {})).report == prepared.report
+    message = []
+    dataset = run(tmp_path / "run", train, say=message.append, **(given if isinstance(given, dict) else {}))
+    assert f"reading {train}" in message
+    assert len(dataset.train) + len(dataset.valid) == 120
+    assert run(tmp_path / "fresh", train, **(given if isinstance(given, dict) else {})).report == dataset.report
 
 
 def test_a_tokenizer_that_is_given_is_used(tmp_path):
     train = write(tmp_path / "train.tsv", CLEAN)
     old = run(tmp_path / "old", write(tmp_path / "old.tsv", sentences(100, seed=4))).tokenizer
-    said = []
-    prepared = run(tmp_path / "run", train, say=said.append, tokenizer=old)
-    assert prepared.tokenizer.models == old.models
-    assert not [line for line in said if line.startswith("training a tokenizer")]
-    run(tmp_path / "run", train, say=said.append)
-    assert [line for line in said if line.startswith("training a tokenizer")], "without it the text is prepared again"
+    message = []
+    dataset = run(tmp_path / "run", train, say=message.append, tokenizer=old)
+    assert dataset.tokenizer.models == old.models
+    assert not [line for line in message if line.startswith("training a tokenizer")]
+    run(tmp_path / "run", train, say=message.append)
+    assert [line for line in message if line.startswith("training a tokenizer")], (
+        "without it the text is prepared again"
+    )
 
 
 def test_separate_vocabularies_are_kept_apart(tmp_path):
-    prepared = run(tmp_path / "run", write(tmp_path / "train.tsv", CLEAN), replace(TEXT, joint=False))
-    assert not prepared.tokenizer.joint
-    assert set(decoded(prepared, prepared.train)) | set(prepared.valid_pairs) == set(CLEAN)
+    dataset = run(tmp_path / "run", write(tmp_path / "train.tsv", CLEAN), replace(TEXT, joint=False))
+    assert not dataset.tokenizer.joint
+    assert set(decoded(dataset, dataset.train)) | set(dataset.valid_pairs) == set(CLEAN)
 
 
 def test_standard_input_is_kept_and_read_once(tmp_path, monkeypatch):
@@ -217,30 +219,30 @@ BAD_TEXTS = {
 
 @pytest.mark.parametrize("name", BAD_TEXTS)
 def test_a_bad_text_is_named_and_leaves_nothing(tmp_path, name):
-    text, said = BAD_TEXTS[name]
+    text, message = BAD_TEXTS[name]
     (tmp_path / "train.tsv").write_text(text, encoding="utf-8")
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         run(tmp_path / "runs" / "mine", tmp_path / "train.tsv")
     assert names(tmp_path) == ["train.tsv"]
 
 
 @pytest.mark.parametrize(
-    ("pairs", "said"),
+    ("pairs", "message"),
     [
         ([("", "x")], r"valid\.tsv: data\.valid must have 1 pair or more, got 1 with empty sides"),
         (CLEAN[1:], r"train\.tsv: 2 training pairs or more must be left, got 1 of 120 \(119 in_valid\)"),
         ([("介绍" * 100, "b")], "validation must have 1 pair or more with at most 60 tokens a side, got 0 of 1"),
     ],
 )
-def test_bad_validation_text_is_named_and_leaves_nothing(tmp_path, pairs, said):
+def test_bad_validation_text_is_named_and_leaves_nothing(tmp_path, pairs, message):
     train, valid = write(tmp_path / "train.tsv", CLEAN), write(tmp_path / "valid.tsv", pairs)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         run(tmp_path / "run", train, valid=(str(valid),))
     assert names(tmp_path) == ["train.tsv", "valid.tsv"]
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (replace(TEXT, max_len=0), r"text\.max_len must be 1 or more, got 0"),
         (replace(TEXT, max_ratio=0.5), r"text\.max_ratio must be 1 or more, got 0\.5"),
@@ -253,8 +255,8 @@ def test_bad_validation_text_is_named_and_leaves_nothing(tmp_path, pairs, said):
         ),
     ],
 )
-def test_settings_that_cannot_be_met_are_named_and_leave_nothing(tmp_path, text, said):
-    with pytest.raises(ValueError, match=said):
+def test_settings_that_cannot_be_met_are_named_and_leave_nothing(tmp_path, text, message):
+    with pytest.raises(ValueError, match=message):
         run(tmp_path / "run", write(tmp_path / "train.tsv", CLEAN), text)
     assert names(tmp_path) == ["train.tsv"]
 
@@ -291,11 +293,11 @@ def test_leaks_are_found_whatever_case_punctuation_and_spaces(tmp_path):
     train = [*CLEAN, ("Das ist, ein HAUS!", "x1"), ("x2", "THE  city?"), ("!!!", "x3"), ("…", "x4")]
     valid = write(tmp_path / "valid.tsv", [("das ist ein Haus", "y"), ("!!!", "y3")])
     test = write(tmp_path / "test.tsv", [("z", "The city.")])
-    prepared = run(tmp_path / "run", write(tmp_path / "train.tsv", train), valid=(str(valid),), test=(str(test),))
-    left = prepared.report.left_out_by
+    dataset = run(tmp_path / "run", write(tmp_path / "train.tsv", train), valid=(str(valid),), test=(str(test),))
+    left = dataset.report.left_out_by
     assert left(Status.IN_VALID).examples == tuple(f"{tmp_path / 'train.tsv'}, line {n}" for n in (121, 123))
     assert left(Status.IN_TEST).examples == (f"{tmp_path / 'train.tsv'}, line 122",)
-    assert decoded(prepared, prepared.train) == [*CLEAN, ("…", "x4")]
+    assert decoded(dataset, dataset.train) == [*CLEAN, ("…", "x4")]
 
 
 def test_sentences_that_are_excluded_stay_out_on_either_side(tmp_path):
@@ -313,19 +315,19 @@ def test_sentences_that_are_excluded_stay_out_on_either_side(tmp_path):
     (tmp_path / "turned.tsv").write_text(f"{CLEAN[7][0]}\t{CLEAN[7][1]}\n", encoding="utf-8")
     out = ("one.txt", "four.tsv", "lines.de", f"a.x,{tmp_path}/b.y", "rows.jsonl", "turned.tsv")
     train = write(tmp_path / "train.tsv", CLEAN + crossed)
-    said = []
-    prepared = run(tmp_path / "run", train, say=said.append, exclude=tuple(f"{tmp_path}/{name}" for name in out))
-    kept = {*decoded(prepared, prepared.train), *prepared.valid_pairs}
-    assert kept == set(CLEAN[8:])
-    assert prepared.report.left_out_by(Status.EXCLUDED).count == 10
-    assert [line for line in said if line.startswith("10 left out that share a sentence with data.exclude (")]
+    message = []
+    dataset = run(tmp_path / "run", train, say=message.append, exclude=tuple(f"{tmp_path}/{name}" for name in out))
+    saved = {*decoded(dataset, dataset.train), *dataset.valid_pairs}
+    assert saved == set(CLEAN[8:])
+    assert dataset.report.left_out_by(Status.EXCLUDED).count == 10
+    assert [line for line in message if line.startswith("10 left out that share a sentence with data.exclude (")]
     (tmp_path / "one.txt").write_text("other\n", encoding="utf-8")
     again = run(tmp_path / "run", train, exclude=tuple(f"{tmp_path}/{name}" for name in out))
     assert again.report.left_out_by(Status.EXCLUDED).count == 9, "the files are part of what the text was made from"
 
 
 def mixture(tmp_path, **given):
-    """Prepares three sources that share a pair."""
+    """Prepare three sources that share a pair."""
     tmp_path.mkdir(exist_ok=True)
     parts = [CLEAN[:40], [CLEAN[0], *CLEAN[40:80]], [CLEAN[0], *CLEAN[80:]]]
     files = tuple(str(write(tmp_path / f"{n}.tsv", part)) for n, part in enumerate(parts))
@@ -334,63 +336,63 @@ def mixture(tmp_path, **given):
 
 
 def test_each_pair_knows_its_source(tmp_path):
-    prepared, files = mixture(tmp_path, weights=(3.0, 0.5, 1.0))
-    store = prepared.train
-    assert decoded(prepared, store) == CLEAN
+    dataset, files = mixture(tmp_path, weights=(3.0, 0.5, 1.0))
+    store = dataset.train
+    assert decoded(dataset, store) == CLEAN
     assert store.origins.tolist() == [0] * 40 + [1] * 40 + [2] * 40, "a shared pair belongs to the first"
     times = [len(store.epoch_pairs(1, epoch)[store.epoch_pairs(1, epoch) < 40]) for epoch in range(4)]
     assert times == [120] * 4
     assert sum(len(store.epoch_pairs(1, epoch)) for epoch in range(4)) == 4 * (120 + 20 + 40)
-    lines = prepared.report.lines()
+    lines = dataset.report.lines()
     assert lines[1:4] == [
         f"40 for training from {files[0]}, each seen 3 times an epoch",
         f"40 for training from {files[1]}, each seen 0.5 times an epoch",
         f"40 for training from {files[2]}",
     ]
     again, _ = mixture(tmp_path, weights=(3.0, 0.5, 1.0))
-    assert again.report == prepared.report
+    assert again.report == dataset.report
 
 
 def test_without_weights_every_epoch_is_the_text(tmp_path):
-    prepared, _ = mixture(tmp_path)
-    assert prepared.train.epoch_pairs(5, 3).tolist() == list(range(120))
-    assert prepared.train.draw_variants(5, 3).tolist() == [[0, 0]] * 120
+    dataset, _ = mixture(tmp_path)
+    assert dataset.train.epoch_pairs(5, 3).tolist() == list(range(120))
+    assert dataset.train.draw_variants(5, 3).tolist() == [[0, 0]] * 120
 
 
 def test_a_tag_stands_before_the_pairs_of_its_source(tmp_path):
     text = replace(TEXT, symbols=("<bt>",))
-    prepared, _ = mixture(tmp_path, text=text, tags=("", "<bt>", ""))
+    dataset, _ = mixture(tmp_path, text=text, tags=("", "<bt>", ""))
     tagged = [(f"<bt> {src}", tgt) for src, tgt in CLEAN[40:80]]
-    assert decoded(prepared, prepared.train) == CLEAN[:40] + tagged + CLEAN[80:]
-    symbol = prepared.tokenizer.encode("<bt>", "src")[-1]
-    assert all((symbol in prepared.train.src(i)) == (40 <= i < 80) for i in range(120))
+    assert decoded(dataset, dataset.train) == CLEAN[:40] + tagged + CLEAN[80:]
+    symbol = dataset.tokenizer.encode("<bt>", "src")[-1]
+    assert all((symbol in dataset.train.src(i)) == (40 <= i < 80) for i in range(120))
 
 
 @pytest.mark.parametrize("tags", [("", "<bt>", ""), ("<bt>", "<x>", "<bt>")])
 def test_validation_is_split_off_text_without_a_tag_if_there_is_any(tmp_path, tags):
-    prepared, _ = mixture(tmp_path, text=replace(TEXT, symbols=("<bt>", "<x>")), tags=tags, valid=(), valid_size=8)
-    n_tagged = sum(src.startswith(("<bt> ", "<x> ")) for src, _ in prepared.valid_pairs)
-    assert (len(prepared.valid_pairs), n_tagged) == (8, 0 if "" in tags else 8)
-    assert decoded(prepared, prepared.valid) == prepared.valid_pairs
+    dataset, _ = mixture(tmp_path, text=replace(TEXT, symbols=("<bt>", "<x>")), tags=tags, valid=(), valid_size=8)
+    n_tagged = sum(src.startswith(("<bt> ", "<x> ")) for src, _ in dataset.valid_pairs)
+    assert (len(dataset.valid_pairs), n_tagged) == (8, 0 if "" in tags else 8)
+    assert decoded(dataset, dataset.valid) == dataset.valid_pairs
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_variants_spell_the_text_and_are_the_same_every_time(tmp_path, kind):
     text = replace(TEXT, kind=kind, sampling=0.3, variants=3, max_len=22, symbols=("<bt>",))
-    prepared, _ = mixture(tmp_path, text=text, tags=("", "<bt>", ""))
-    store, tokenizer = prepared.train, prepared.tokenizer
+    dataset, _ = mixture(tmp_path, text=text, tags=("", "<bt>", ""))
+    store, tokenizer = dataset.train, dataset.tokenizer
     assert store.header.n_variants == 3
-    found = {}
+    result = {}
     for variant in range(4):
         cuts = np.full(len(store), variant)
         for side in ("src", "tgt"):
             ids, lengths = store.rows(side, np.arange(len(store)), cuts, 22, (), ())
-            found[side, variant] = [row[:n].tolist() for row, n in zip(ids, lengths, strict=True)]
-    for (side, variant), rows in found.items():
-        plain = found[side, 0]
+            result[side, variant] = [row[:n].tolist() for row, n in zip(ids, lengths, strict=True)]
+    for (side, variant), rows in result.items():
+        plain = result[side, 0]
         assert [tokenizer.decode(row, side) for row in rows] == [tokenizer.decode(row, side) for row in plain]
         assert (rows == plain) == (variant == 0)
-    assert found["tgt", 1] != found["tgt", 2]
+    assert result["tgt", 1] != result["tgt", 2]
     other, _ = mixture(tmp_path / "other", text=text, tags=("", "<bt>", ""))
     assert other.train.ids["src"].tolist() == store.ids["src"].tolist()
     changed, _ = mixture(tmp_path / "changed", text=text, tags=("", "<bt>", ""), seed=2)
@@ -399,10 +401,10 @@ def test_variants_spell_the_text_and_are_the_same_every_time(tmp_path, kind):
 
 def test_too_long_a_variant_gives_way_to_the_plain_one(tmp_path):
     text = replace(TEXT, kind="bpe", sampling=1.0, variants=2, max_len=30)
-    prepared = run(tmp_path / "run", write(tmp_path / "train.tsv", CLEAN), text)
-    store = prepared.train
+    dataset = run(tmp_path / "run", write(tmp_path / "train.tsv", CLEAN), text)
+    store = dataset.train
     plain, drawn = store.lengths(), store.lengths(variants=np.full((len(store), 2), 2))
-    n_signs = np.array([[len(src) + 1, len(tgt) + 1] for src, tgt in decoded(prepared, store)])
+    n_signs = np.array([[len(src) + 1, len(tgt) + 1] for src, tgt in decoded(dataset, store)])
     assert ((drawn == plain) | (drawn == n_signs)).all(), "without merges each sign is a piece"
     assert ((drawn == plain) | (n_signs <= 30)).all()
     assert (drawn[n_signs <= 30] == n_signs[n_signs <= 30]).all()
@@ -410,7 +412,7 @@ def test_too_long_a_variant_gives_way_to_the_plain_one(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"weights": (1.0, 2.0)}, r"data\.weights must have one entry for each source of data\.train, got 2 for 3"),
         ({"tags": ("<bt>",)}, r"data\.tags must have one entry for each source of data\.train, got 1 for 3"),
@@ -421,8 +423,8 @@ def test_too_long_a_variant_gives_way_to_the_plain_one(tmp_path):
         ({"valid_size": 0}, r"data\.valid_size must be 1 or more, got 0"),
     ],
 )
-def test_settings_of_data_that_cannot_be_met_are_named(tmp_path, given, said):
-    with pytest.raises(ValueError, match=said):
+def test_settings_of_data_that_cannot_be_met_are_named(tmp_path, given, message):
+    with pytest.raises(ValueError, match=message):
         mixture(tmp_path, **given)
     assert names(tmp_path) == ["0.tsv", "1.tsv", "2.tsv", "valid.tsv"]
 

@@ -15,12 +15,12 @@ POEMS = [f"title {n}\tsomebody\tline {n * 7 % 23} of {n}." for n in range(40)]
 
 
 def run(folder, form, *train, text=None, **given):
-    said = []
+    log = []
     sources = tuple(str(path) for path in train)
     settings = TextSettings(**{"kind": "characters", "max_len": 64} | (text or {}))
     held = {name: tuple(map(str, paths)) for name, paths in given.items() if name in {"valid", "test"}}
     data = DataSettings(form=form, train=sources, **given | held)
-    return prepare(data, settings, folder, said.append, seed=1), said
+    return prepare(data, settings, folder, log.append, seed=1), log
 
 
 def write(path, text):
@@ -28,9 +28,9 @@ def write(path, text):
     return path
 
 
-def decoded(prepared, store):
+def decoded(dataset, store):
     ids = store.ids if isinstance(store, Windows) else store.ids["tgt"]
-    return prepared.tokenizer.decode(ids.tolist())
+    return dataset.tokenizer.decode(ids.tolist())
 
 
 @pytest.mark.parametrize("text", ["", "a\n\n b\r\n", "\ufeffmark", "床前\n明月 \u2028光\t.", "x" * 3 + "é" * (1 << 20)])
@@ -52,31 +52,31 @@ def test_nine_tenths_of_a_text_are_learned_from_and_the_rest_is_held(tmp_path):
     text = "".join(f"line {n}\n\n" for n in range(100)) + "the end  "
     path = tmp_path / "a.txt.gz"
     path.write_bytes(gzip.compress(text.encode()))
-    prepared, said = run(tmp_path / "run", "text", path)
+    dataset, log = run(tmp_path / "run", "text", path)
     border = len(text) * 9 // 10
-    assert decoded(prepared, prepared.train) == text[:border]
-    assert decoded(prepared, prepared.valid) == text[border:]
-    assert isinstance(prepared.train, Windows) and prepared.train.width == 64 and len(prepared.test) == 0
-    assert said[-1] == f"{len(text):,} characters read: {border} for training, {len(text) - border} for validation " + (
+    assert decoded(dataset, dataset.train) == text[:border]
+    assert decoded(dataset, dataset.valid) == text[border:]
+    assert isinstance(dataset.train, Windows) and dataset.train.width == 64 and len(dataset.test) == 0
+    assert log[-1] == f"{len(text):,} characters read: {border} for training, {len(text) - border} for validation " + (
         "(split off), 0 for test"
     )
-    again, said = run(tmp_path / "run", "text", path)
-    assert "is used again" in said[0] and again.report == prepared.report and again.valid_pairs == []
+    again, log = run(tmp_path / "run", "text", path)
+    assert "is used again" in log[0] and again.report == dataset.report and again.valid_pairs == []
 
 
 def test_validation_and_test_may_be_given(tmp_path):
     paths = [write(tmp_path / name, f"{name} " * 40) for name in ("a.txt", "b.txt", "c.txt", "d.txt")]
-    prepared, _ = run(tmp_path / "run", "text", *paths[:2], valid=paths[2:3], test=paths[3:])
-    assert decoded(prepared, prepared.train) == "a.txt " * 40 + "b.txt " * 40
-    assert decoded(prepared, prepared.valid) == "c.txt " * 40
-    assert decoded(prepared, prepared.test) == "d.txt " * 40
+    dataset, _ = run(tmp_path / "run", "text", *paths[:2], valid=paths[2:3], test=paths[3:])
+    assert decoded(dataset, dataset.train) == "a.txt " * 40 + "b.txt " * 40
+    assert decoded(dataset, dataset.valid) == "c.txt " * 40
+    assert decoded(dataset, dataset.test) == "d.txt " * 40
 
 
 def test_other_pieces_fold_white_space(tmp_path):
     path = write(tmp_path / "a.txt", "some  words\n\nand\tmore of them\n" * 60)
-    prepared, _ = run(tmp_path / "run", "text", path, text={"kind": "bpe", "vocab_size": 300})
-    assert decoded(prepared, prepared.train).startswith("some words and more of them some words and")
-    assert not prepared.tokenizer.exact and prepared.tokenizer.joint
+    dataset, _ = run(tmp_path / "run", "text", path, text={"kind": "bpe", "vocab_size": 300})
+    assert decoded(dataset, dataset.train).startswith("some words and more of them some words and")
+    assert not dataset.tokenizer.exact and dataset.tokenizer.joint
 
 
 def test_the_columns_of_a_line_are_the_lines_of_a_document(tmp_path):
@@ -92,8 +92,8 @@ def test_documents_are_stored_once_and_apart(tmp_path):
     lines = [*POEMS, POEMS[3], "", "long " * 20, POEMS[7]]
     train = write(tmp_path / "a.tsv", "\n".join(lines) + "\n")
     test = write(tmp_path / "t.tsv", f"{POEMS[5].upper()}\nnew\tby\tme\n")
-    prepared, said = run(tmp_path / "run", "documents", train, test=[test])
-    report = prepared.report
+    dataset, log = run(tmp_path / "run", "documents", train, test=[test])
+    report = dataset.report
     counts = {
         verdict: report.left_out_by(verdict).count for verdict in (Status.DUPLICATE, Status.EMPTY, Status.IN_TEST)
     }
@@ -103,21 +103,21 @@ def test_documents_are_stored_once_and_apart(tmp_path):
         and f"{train}, line 43" in report.left_out_by(Status.OVERLONG).examples
     )
     assert (report.read, report.valid, report.test) == (44, 3, 2) and report.train == 36
-    held = [prepared.tokenizer.decode(prepared.valid.tgt(i).tolist()) for i in range(3)]
-    learned = [prepared.tokenizer.decode(prepared.train.tgt(i).tolist()) for i in range(36)]
+    held = [dataset.tokenizer.decode(dataset.valid.tgt(i).tolist()) for i in range(3)]
+    learned = [dataset.tokenizer.decode(dataset.train.tgt(i).tolist()) for i in range(36)]
     expected = {line.replace("\t", "\n") for n, line in enumerate(POEMS) if n != 5}
     assert set(held) | set(learned) == expected and len(expected) == 39
-    assert isinstance(prepared.train, IdStore) and all(len(prepared.train.src(i)) == 0 for i in range(36))
-    assert "1 left out that are empty" in "\n".join(said) and "44 documents read" in "\n".join(said)
+    assert isinstance(dataset.train, IdStore) and all(len(dataset.train.src(i)) == 0 for i in range(36))
+    assert "1 left out that are empty" in "\n".join(log) and "44 documents read" in "\n".join(log)
 
 
 def test_documents_that_are_too_long_in_pieces_are_left_out(tmp_path):
     rare = ["".join(chr(first + n) for n in range(40)) for first in (0x4E00, 0x5E00)]
     train = write(tmp_path / "a.tsv", "\n".join([*POEMS, *rare]))
     common = len(set("".join(POEMS)))
-    prepared, _ = run(tmp_path / "run", "documents", train, text={"vocab_size": 260 + common}, weights=(2.0,))
-    assert prepared.report.left_out_by(Status.OVERLONG).count == 2, "three bytes for each sign"
-    assert prepared.train.header.weights == [2.0] and len(prepared.train.epoch_pairs(0, 0)) == 2 * len(prepared.train)
+    dataset, _ = run(tmp_path / "run", "documents", train, text={"vocab_size": 260 + common}, weights=(2.0,))
+    assert dataset.report.left_out_by(Status.OVERLONG).count == 2, "three bytes for each sign"
+    assert dataset.train.header.weights == [2.0] and len(dataset.train.epoch_pairs(0, 0)) == 2 * len(dataset.train)
 
 
 @pytest.mark.parametrize(

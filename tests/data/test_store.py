@@ -165,7 +165,7 @@ def test_variants_stand_behind_their_plain_segmentation(tmp_path_factory, data):
 
 
 def cuts_of(sentences) -> Segmentations:
-    """Lays out the segmentations of some sentences."""
+    """Lay out the segmentations of some sentences."""
     ids = np.array([i for cuts in sentences for cut in cuts for i in cut], dtype=np.int64)
     return Segmentations(ids, np.array([[len(cut) for cut in cuts] for cuts in sentences]))
 
@@ -216,24 +216,24 @@ def test_a_truncated_or_missing_file_is_noticed(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    ("head", "said"),
+    ("head", "message"),
     [("{", "readable store.json, got JSONDecodeError"), ("{}", "got KeyError"), ("[]", "got TypeError"), ("<i8", "")],
 )
-def test_a_foreign_head_is_noticed(tmp_path, head, said):
+def test_a_foreign_head_is_noticed(tmp_path, head, message):
     folder = tmp_path / "train"
     write(folder, [([1], [2])], 9)
     if head == "<i8":
-        head, said = (
+        head, message = (
             json.dumps({"n_pairs": 1, "width": "<i8", "n_variants": 0, "weights": [1]}),
             "must be one of <u2, <u4, got '<i8'",
         )
     (folder / "store.json").write_text(head)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         IdStore(folder)
 
 
 def make_windows(folder, n, width):
-    """Stores the numbers from 4 on, in uneven portions, so that an id tells its place."""
+    """Store the numbers from 4 on, in uneven portions, so that an id tells its place."""
     with write_store(folder, 5000) as store:
         for at in range(0, n, 37):
             store.add([], list(range(4 + at, 4 + min(at + 37, n))))
@@ -278,8 +278,8 @@ def test_a_store_says_whether_it_is_one_of_windows(windows, tmp_path):
         store.add([4], [5])
     assert isinstance(open_store(tmp_path / "pairs"), IdStore)
     write_window_width(tmp_path / "pairs", 2)
-    found = open_store(tmp_path / "pairs")
-    assert isinstance(found, Windows) and len(found) == 0
+    result = open_store(tmp_path / "pairs")
+    assert isinstance(result, Windows) and len(result) == 0
     (tmp_path / "pairs" / "window.json").write_text("{}")
     with pytest.raises(ValueError, match=r"must have a readable window.json, got KeyError\('width'\)"):
         open_store(tmp_path / "pairs")

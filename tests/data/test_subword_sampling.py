@@ -46,11 +46,11 @@ PLAIN = {"unigram": 1e5, "bpe": 0.0}  # strengths without chance
 @cache
 def make(kind="unigram", byte_fallback=True):
     chosen = TextSettings(kind=kind, vocab_size=460, byte_fallback=byte_fallback, symbols=("<bt>", "<b"))
-    return train_tokenizer(PAIRS, chosen, lambda said: None, seed=1)
+    return train_tokenizer(PAIRS, chosen, lambda message: None, seed=1)
 
 
 def draw(tokenizer, texts, n, strength, seed=1):
-    """Gives n segmentations of each text, as lists."""
+    """Return n segmentations of each text, as lists."""
     cuts = SegmentationSampler(tokenizer.models[0], strength).sample(
         [normalise(text) for text in texts], n, np.random.default_rng(seed)
     )
@@ -61,16 +61,16 @@ def draw(tokenizer, texts, n, strength, seed=1):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_file_is_what_the_library_says(kind):
-    processor, found = make(kind)._processor("src"), parse_model(make(kind).models[0])
-    assert found.is_bpe == (kind == "bpe")
-    assert [piece.text for piece in found.pieces] == [processor.id_to_piece(i) for i in range(processor.vocab_size())]
-    assert [piece.score for piece in found.pieces] == [processor.get_score(i) for i in range(processor.vocab_size())]
-    for i, piece in enumerate(found.pieces):
-        told = (processor.is_unknown(i), processor.is_control(i), processor.is_byte(i), processor.is_unused(i))
-        assert told == tuple(
+    processor, result = make(kind)._processor("src"), parse_model(make(kind).models[0])
+    assert result.is_bpe == (kind == "bpe")
+    assert [piece.text for piece in result.pieces] == [processor.id_to_piece(i) for i in range(processor.vocab_size())]
+    assert [piece.score for piece in result.pieces] == [processor.get_score(i) for i in range(processor.vocab_size())]
+    for i, piece in enumerate(result.pieces):
+        outputs = (processor.is_unknown(i), processor.is_control(i), processor.is_byte(i), processor.is_unused(i))
+        assert outputs == tuple(
             piece.kind is kind for kind in (PieceType.UNKNOWN, PieceType.CONTROL, PieceType.BYTE, PieceType.UNUSED)
         )
-    assert found.symbols == ["<bt>", "<b"]
+    assert result.symbols == ["<bt>", "<b"]
     assert make(kind).symbols == {"<bt>", "<b"}
 
 
@@ -101,8 +101,8 @@ def test_no_piece_lies_across_a_cut_and_symbols_are_whole(pieces, texts):
 
 
 def chances(parts, state):
-    """Follows all options from a state: the chance of each sequence of ids, exactly."""
-    found, automaton = defaultdict(float), parts.automaton
+    """Follow all transitions from a state: the probability of each sequence of ids, exactly."""
+    result, automaton = defaultdict(float), parts.automaton
     first = int(np.searchsorted(automaton.keys, state, side="right"))
     option, before = first, float(state)
     while option < len(automaton.keys) and automaton.keys[option] <= state + 1 and before < state + 1:
@@ -114,9 +114,9 @@ def chances(parts, state):
             ids = tuple(automaton.ids[start : start + automaton.lengths[option]])
             rest = {(): 1.0} if target == END else chances(parts, target)
             for tail, share in rest.items():
-                found[ids + tail] += chance * share
+                result[ids + tail] += chance * share
         option += 1
-    return dict(found)
+    return dict(result)
 
 
 def spell(piece):
@@ -132,11 +132,11 @@ def segmentations(chunk, scores):
                 yield (chunk[:n], *rest)
 
 
-def assert_alike(found, expected):
+def assert_alike(result, expected):
     expected = {way: chance for way, chance in expected.items() if chance > 1e-6}
-    assert {way for way, chance in found.items() if chance > 1e-6} >= set(expected)
+    assert {way for way, chance in result.items() if chance > 1e-6} >= set(expected)
     for way, chance in expected.items():
-        assert abs(found[way] - chance) < 1e-6, way
+        assert abs(result[way] - chance) < 1e-6, way
 
 
 SCORES = st.dictionaries(st.text("ab", min_size=1, max_size=4), st.floats(-9, -0.5), max_size=8)
@@ -156,18 +156,18 @@ def test_a_lattice_draws_by_the_power_of_the_probability(chunk, scores, alpha):
 
 
 def merge_by_hand(parts, dropout, scores, refused=frozenset()):
-    """Tells what BPE dropout makes of parts [(begin, text)], straight from its description."""
+    """Return what BPE dropout makes of parts [(begin, text)], straight from its description."""
     pairs = [(a, b) for a, b in pairwise(parts) if a[1] + b[1] in scores and (a, b) not in refused]
     if not pairs:
         return {tuple(i for _, text in parts for i in spell(text)): 1.0}
     best = max(pairs, key=lambda pair: (scores[pair[0][1] + pair[1][1]], -pair[0][0]))
     at = parts.index(best[0])
     merged = [*parts[:at], (best[0][0], best[0][1] + best[1][1]), *parts[at + 2 :]]
-    found = defaultdict(float)
+    result = defaultdict(float)
     for chance, after, no in ((1 - dropout, merged, refused), (dropout, parts, refused | {best})):
         for way, share in merge_by_hand(after, dropout, scores, no).items():
-            found[way] += chance * share
-    return found
+            result[way] += chance * share
+    return result
 
 
 @settings(max_examples=60)
@@ -188,9 +188,9 @@ def test_merges_are_left_out_as_the_paper_says(chunk, order, dropout):
 @pytest.mark.parametrize("kind", KINDS)
 def test_without_chance_it_is_the_plain_segmentation(kind, byte_fallback):
     tokenizer = make(kind, byte_fallback)
-    found = draw(tokenizer, TEXTS, 2, PLAIN[kind])
+    result = draw(tokenizer, TEXTS, 2, PLAIN[kind])
     scores = [piece.score for piece in parse_model(tokenizer.models[0]).pieces]
-    for text, plain, drawn in zip(TEXTS, tokenizer.encode_batch(TEXTS, "src"), found, strict=True):
+    for text, plain, drawn in zip(TEXTS, tokenizer.encode_batch(TEXTS, "src"), result, strict=True):
         for ids in drawn:
             # Two segmentations may be equally likely: "aa a" and "a aa".
             alike = kind == "unigram" and abs(sum(scores[i] for i in ids) - sum(scores[i] for i in plain)) < 1e-3
@@ -283,5 +283,5 @@ def test_another_process_draws_the_same(tmp_path, kind):
     (tmp_path / "model").write_bytes(make(kind).models[0])
     mine = draw(make(kind), ["please introduce the city", "介绍一下西安"], 9, 0.3, seed=3)
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "model")]
-    found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100).stdout
-    assert found.strip() == str([i for drawn in mine for ids in drawn for i in ids])
+    result = subprocess.run(command, capture_output=True, text=True, check=True, timeout=100).stdout
+    assert result.strip() == str([i for drawn in mine for ids in drawn for i in ids])

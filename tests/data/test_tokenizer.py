@@ -76,7 +76,7 @@ def test_a_folder_holds_it(tmp_path):
 
 def test_pairs_may_be_cut_into_characters_too():
     settings = TextSettings(kind="characters", vocab_size=300, joint=False)
-    tokenizer = train_tokenizer([("介绍", "Introduce it")], settings, lambda said: None, seed=0)
+    tokenizer = train_tokenizer([("介绍", "Introduce it")], settings, lambda message: None, seed=0)
     assert tokenizer.vocab_size("src") == 260 + 2 and tokenizer.exact
     assert tokenizer.decode(tokenizer.encode("介绍", "src"), "src") == "介绍"
 
@@ -91,7 +91,7 @@ def test_pairs_may_be_cut_into_characters_too():
 )
 def test_settings_that_characters_cannot_have(changes, message):
     with pytest.raises(ValueError, match=message):
-        train_tokenizer([("a", "b")], TextSettings(**{"kind": "characters"} | changes), lambda said: None, seed=0)
+        train_tokenizer([("a", "b")], TextSettings(**{"kind": "characters"} | changes), lambda message: None, seed=0)
 
 
 KINDS = ["unigram", "bpe"]
@@ -102,7 +102,7 @@ TOKENIZER_TEXT = "介绍一下西安，please introduce the city."
 @cache
 def make(kind="unigram", joint=True):
     settings = TextSettings(kind=kind, vocab_size=420, joint=joint)
-    return train_tokenizer(PAIRS, settings, lambda said: None, seed=1)
+    return train_tokenizer(PAIRS, settings, lambda message: None, seed=1)
 
 
 TEXTS = any_text("▁▅ \t\u3000<s/>0x41⁇，。！？（）“”ＡﬁÅe\u0301\u200d𠀀😀\ud800")
@@ -190,9 +190,9 @@ DAMAGED = {
 
 @pytest.mark.parametrize("name", DAMAGED)
 def test_a_damaged_tokenizer_is_named(tmp_path, capfd, name):
-    damage, said = DAMAGED[name]
+    damage, expected = DAMAGED[name]
     (tmp_path / "tokenizer.model").write_bytes(damage(make().models[0]))
-    with pytest.raises(ValueError, match=rf"tokenizer\.model: a tokenizer must be a {said}"):
+    with pytest.raises(ValueError, match=rf"tokenizer\.model: a tokenizer must be a {expected}"):
         Tokenizer.load(tmp_path)
     assert capfd.readouterr() == ("", "")
 

@@ -13,7 +13,7 @@ from tests.data.corpora import sentences
 PAIRS = sentences(120)
 
 
-def silent(said):
+def silent(message):
     pass
 
 
@@ -30,12 +30,12 @@ def test_learning_is_repeatable_and_silent(capfd, kind, joint):
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_a_small_text_gets_fewer_pieces_and_it_is_said(capfd, kind):
-    said = []
-    tokenizer = train_tokenizer(PAIRS[:10], TextSettings(kind=kind), said.append, seed=1)
+    message = []
+    tokenizer = train_tokenizer(PAIRS[:10], TextSettings(kind=kind), message.append, seed=1)
     size = tokenizer.vocab_size("src")
     assert 256 + 4 < size < 8000
-    assert said[0] == "training a tokenizer of 8,000 pieces on 20 sentences"
-    assert said[-1] == f"text.vocab_size becomes {size:,}: the text has too few pieces for 8,000"
+    assert message[0] == "training a tokenizer of 8,000 pieces on 20 sentences"
+    assert message[-1] == f"text.vocab_size becomes {size:,}: the text has too few pieces for 8,000"
     assert capfd.readouterr() == ("", "")
 
 
@@ -86,13 +86,13 @@ def test_a_sample_is_fair_and_repeatable():
 
 
 def test_a_large_text_is_sampled():
-    said = []
-    train_tokenizer(PAIRS, TextSettings(vocab_size=330), said.append, seed=1, max_pairs=50)
-    assert said[0] == "training a tokenizer of 330 pieces on 100 sentences"
+    message = []
+    train_tokenizer(PAIRS, TextSettings(vocab_size=330), message.append, seed=1, max_pairs=50)
+    assert message[0] == "training a tokenizer of 330 pieces on 100 sentences"
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         (TextSettings(vocab_size=0), r"text\.vocab_size must be 1 or more, got 0"),
         (
@@ -102,15 +102,15 @@ def test_a_large_text_is_sampled():
         (TextSettings(character_coverage=0.5), r"text\.character_coverage must lie in 0\.9 … 1, got 0\.5"),
     ],
 )
-def test_settings_that_cannot_be_met_are_named(settings, said):
-    with pytest.raises(ValueError, match=said):
+def test_settings_that_cannot_be_met_are_named(settings, message):
+    with pytest.raises(ValueError, match=message):
         train_tokenizer(PAIRS, settings, silent, seed=1)
 
 
 def test_sentences_that_are_all_alike_are_learned_once():
-    said = []
-    train_tokenizer([("的一是不了" * 200, "abcde" * 200)] * 100, TextSettings(), said.append, seed=1)
-    assert said[0] == "training a tokenizer of 8,000 pieces on 2 sentences"
+    message = []
+    train_tokenizer([("的一是不了" * 200, "abcde" * 200)] * 100, TextSettings(), message.append, seed=1)
+    assert message[0] == "training a tokenizer of 8,000 pieces on 2 sentences"
 
 
 def test_no_text_is_named():
@@ -140,7 +140,7 @@ def test_symbols_are_pieces_that_survive(kind, joint):
 
 
 @pytest.mark.parametrize(
-    ("symbols", "said"),
+    ("symbols", "message"),
     [
         (("a b",), "written without spaces, as normalised text, got 'a b'"),
         (("",), "got ''"),
@@ -150,14 +150,14 @@ def test_symbols_are_pieces_that_survive(kind, joint):
         (("<bt>", "<bt>"), "got '<bt>', which is taken"),
     ],
 )
-def test_symbols_that_cannot_be_are_named(symbols, said):
-    with pytest.raises(ValueError, match=said):
+def test_symbols_that_cannot_be_are_named(symbols, message):
+    with pytest.raises(ValueError, match=message):
         train_tokenizer(PAIRS, TextSettings(vocab_size=400, symbols=symbols), silent, 1)
 
 
 def test_a_symbol_that_would_be_split_is_named():
-    symbol, found = "introduce", Tokenizer.pieces
+    symbol, result = "introduce", Tokenizer.pieces
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Tokenizer, "pieces", lambda *given: [piece for piece in found(*given) if piece != symbol])
+        patch.setattr(Tokenizer, "pieces", lambda *given: [piece for piece in result(*given) if piece != symbol])
         with pytest.raises(ValueError, match="must not be made of words of the text, got 'introduce'"):
             train_tokenizer(PAIRS, TextSettings(vocab_size=400, symbols=(symbol,)), silent, 1)

@@ -38,9 +38,9 @@ from tests.readers import WINDOWS, questions, tokenizer
 
 @given(n=st.integers(1, 200), room=st.integers(1, 40), stride=st.integers(1, 40))
 def test_windows_cover_every_piece_and_none_is_needless(n, room, stride):
-    found = list(starts(n, room, min(stride, room)))
-    assert {place for start in found for place in range(start, min(start + room, n))} == set(range(n))
-    assert all(start + room < n for start in found[:-1])
+    result = list(starts(n, room, min(stride, room)))
+    assert {place for start in result for place in range(start, min(start + room, n))} == set(range(n))
+    assert all(start + room < n for start in result[:-1])
 
 
 @given(st.data())
@@ -107,13 +107,13 @@ def test_a_question_that_is_too_long_loses_its_end():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [({"stride": 18}, "at most .* = 17, got 18"), ({"size": 20}, "= 0, got 7"), ({"longest": 0}, "longest=0")],
 )
-def test_windows_between_which_answers_would_be_lost_are_refused(wrong, said):
+def test_windows_between_which_answers_would_be_lost_are_refused(wrong, message):
     check_windows(WindowSettings())
     check_windows(replace(WINDOWS, stride=17))
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         check_windows(replace(WINDOWS, **wrong))
 
 
@@ -129,15 +129,15 @@ def test_lines_become_questions_packed_or_not(tmp_path):
     plain = written(tmp_path / "q.jsonl", ROW, "", {**ROW, "id": "b"})
     packed = tmp_path / "q.jsonl.xz"
     packed.write_bytes(lzma.compress(json.dumps(ROW).encode()))
-    found = read_questions([plain, str(packed)])
-    assert [question.id for question in found] == ["a", "b", "a"]
-    assert found[0].answers == (Answer("Oslo", 14),)
-    assert found[1].where == f"{plain}, line 3"
-    assert (found[0].text, found[0].context) == ("Where?", "Anna lives in Oslo.")
+    result = read_questions([plain, str(packed)])
+    assert [question.id for question in result] == ["a", "b", "a"]
+    assert result[0].answers == (Answer("Oslo", 14),)
+    assert result[1].where == f"{plain}, line 3"
+    assert (result[0].text, result[0].context) == ("Where?", "Anna lives in Oslo.")
 
 
 @pytest.mark.parametrize(
-    ("row", "said"),
+    ("row", "message"),
     [
         (
             {**ROW, "answers": [{"text": "Oslo", "start": 13}]},
@@ -153,15 +153,15 @@ def test_lines_become_questions_packed_or_not(tmp_path):
         ({"question": "x"}, "an object with strings"),
     ],
 )
-def test_what_is_wrong_is_named_with_file_and_line(tmp_path, row, said):
+def test_what_is_wrong_is_named_with_file_and_line(tmp_path, row, message):
     path = written(tmp_path / "q.jsonl", ROW, row)
-    with pytest.raises(ValueError, match=f"q.jsonl, line 2: .*{said}"):
+    with pytest.raises(ValueError, match=f"q.jsonl, line 2: .*{message}"):
         read_questions([path])
 
 
 def test_a_question_may_be_empty_as_one_of_cmrc_is(tmp_path):
-    (found,) = read_questions([written(tmp_path / "q.jsonl", {**ROW, "question": ""})])
-    assert found.text == ""
+    (result,) = read_questions([written(tmp_path / "q.jsonl", {**ROW, "question": ""})])
+    assert result.text == ""
 
 
 def test_a_file_without_questions_is_refused(tmp_path):
@@ -172,31 +172,31 @@ def test_a_file_without_questions_is_refused(tmp_path):
 def test_answers_keep_their_place_when_white_space_is_folded():
     context = "Oslo  is\tnorth.  Anna lives in\u200b  Oslo ."
     start = context.rindex("Oslo")
-    found = make_question("a", "Where ?", context, [Answer("Oslo", start)])
-    assert found.context == "Oslo is north. Anna lives in Oslo ."
-    assert found.answers[0].start == found.context.rindex("Oslo")
+    result = make_question("a", "Where ?", context, [Answer("Oslo", start)])
+    assert result.context == "Oslo is north. Anna lives in Oslo ."
+    assert result.answers[0].start == result.context.rindex("Oslo")
     assert make_question("a", "Where ?", context, [Answer("Oslo", 0)]).answers[0].start == 0
 
 
 def test_letters_that_compose_are_found_composed():
-    found = make_question("a", "Wo?", "Er  wohnt in Ko\u0308ln.", [Answer("Ko\u0308ln", 13)])
-    assert found.answers[0] == Answer("Köln", found.context.index("Köln"))
+    result = make_question("a", "Wo?", "Er  wohnt in Ko\u0308ln.", [Answer("Ko\u0308ln", 13)])
+    assert result.answers[0] == Answer("Köln", result.context.index("Köln"))
 
 
 def test_no_context_is_on_both_sides_of_a_split():
-    made = [make_question(str(n), "Who?", f"Text {n // 3}.", [Answer("Text", 0)]) for n in range(30)]
-    taught, judged = split_questions(made, 0.2)
+    settings = [make_question(str(n), "Who?", f"Text {n // 3}.", [Answer("Text", 0)]) for n in range(30)]
+    taught, judged = split_questions(settings, 0.2)
     assert len(taught) == 24
     assert not {each.context for each in taught} & {each.context for each in judged}
-    assert sorted(taught + judged, key=made.index) == made
+    assert sorted(taught + judged, key=settings.index) == settings
     with pytest.raises(ValueError, match="2 contexts or more, got 1"):
-        split_questions(made[:3], 0.2)
+        split_questions(settings[:3], 0.2)
 
 
 def test_facts_ask_for_what_stands_there_once_for_each_person_and_relation():
-    made = make_facts(50, seed=3)
-    assert made == make_facts(50, seed=3) != make_facts(50, seed=4)
-    for question in made:
+    settings = make_facts(50, seed=3)
+    assert settings == make_facts(50, seed=3) != make_facts(50, seed=4)
+    for question in settings:
         (answer,) = question.answers
         assert question.context[answer.start : answer.stop] == answer.text
         sentence = next(each for each in question.context.split(".") if each.strip().endswith(answer.text))

@@ -54,16 +54,16 @@ def test_what_is_no_reader_is_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("model", "windows", "said"),
+    ("model", "windows", "message"),
     [
         ({"family": "recurrent", "position": PartSettings("none")}, {}, "got 'recurrent'"),
         ({"position": PartSettings("learned", {"max_len": 30})}, {}, "at most 30, the model's positions, got 37"),
         ({}, {"stride": 90}, "got 90"),
     ],
 )
-def test_what_cannot_read_is_refused(model, windows, said):
+def test_what_cannot_read_is_refused(model, windows, message):
     settings = replace(small_reader().settings, model=replace(MODEL, **model), windows=replace(WINDOWS, **windows))
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         build_reader(settings, 50)
 
 

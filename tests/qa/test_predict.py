@@ -36,9 +36,9 @@ from tests.readers import WINDOWS, questions, small_reader
 
 
 def brute(reader, question):
-    """Tries every stretch of every window by itself, and gives the log-odds of each stretch of the context."""
+    """Try every span of every window by itself, and return the log-odds of each span of the context."""
     passage = make_passage(question, reader.tokenizer, WINDOWS)
-    found = {}
+    result = {}
     for window in cut_passage(passage, 0, WINDOWS):
         with torch.no_grad():
             start, end = (each[0] for each in reader.model(make_reader_batch([window])))
@@ -46,8 +46,8 @@ def brute(reader, question):
             for j in range(i, min(i + WINDOWS.longest, len(window.ids))):
                 place = (i - window.offset + window.first, j - window.offset + window.first)
                 odds = float(start[i] + end[j] - start[0] - end[0])
-                found[place] = max(found.get(place, -torch.inf), odds)
-    return passage, found
+                result[place] = max(result.get(place, -torch.inf), odds)
+    return passage, result
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
@@ -60,16 +60,16 @@ def test_the_best_answers_equal_brute_force(language):
         assert len(cut_passage(passage, 0, WINDOWS)) > 2, "the text is read in several windows"
         shares = torch.tensor([*odds.values(), 0.0], dtype=torch.float64).softmax(0)
         expected = sorted(zip(odds, shares[:-1].tolist(), strict=True), key=lambda each: -each[1])
-        assert {found.pieces for found in answers.spans} == set(odds)
+        assert {result.pieces for result in answers.spans} == set(odds)
         assert answers.spans[0].pieces == expected[0][0]
         assert answers.spans[0].text == question.context[slice(*to_characters(passage.spans, expected[0][0]))]
-        given = torch.tensor([found.probability for found in answers.spans], dtype=torch.float64)
+        given = torch.tensor([result.probability for result in answers.spans], dtype=torch.float64)
         torch.testing.assert_close(given, torch.tensor([share for _, share in expected], dtype=torch.float64))
         assert float(given.sum()) + answers.no_answer == pytest.approx(1.0)
         assert answers.no_answer == pytest.approx(float(shares[-1]))
-        for found in answers.spans[:20]:
-            assert found.score == pytest.approx(odds[found.pieces])
-            assert found.text == question.context[found.start : found.stop]
+        for result in answers.spans[:20]:
+            assert result.score == pytest.approx(odds[result.pieces])
+            assert result.text == question.context[result.start : result.stop]
 
 
 def test_answers_do_not_depend_on_what_else_is_asked():
@@ -101,8 +101,8 @@ def test_of_two_windows_the_one_with_the_better_score_is_named():
     tables = [table.clone().fill_(-5.0) for table in tables]
     both = cut[1].first  # the first piece of the second window also stands in the first
     tables[0][both, 1], tables[1][0, 1] = 1.0, 2.0
-    (found,) = choose_spans(questions()[0], passage, cut, tables, 1).spans
-    assert (found.pieces, found.window, found.score) == ((both, both + 1), 1, 2.0)
+    (result,) = choose_spans(questions()[0], passage, cut, tables, 1).spans
+    assert (result.pieces, result.window, result.score) == ((both, both + 1), 1, 2.0)
 
 
 def test_batches_have_few_widths():
@@ -156,9 +156,9 @@ def test_cmrc(given, right, exact, f1):
 
 
 def test_the_nearest_of_several_right_answers_counts_and_scores_are_means_in_percent():
-    found = score_answers(["Oslo", "in Rome"], [["Bergen", "Oslo"], ["Rome"]], "squad")
-    assert (found.exact, found.n, found.rules) == (50.0, 2, "squad")
-    assert found.f1 == pytest.approx(100 * (1 + 2 / 3) / 2)
+    result = score_answers(["Oslo", "in Rome"], [["Bergen", "Oslo"], ["Rome"]], "squad")
+    assert (result.exact, result.n, result.rules) == (50.0, 2, "squad")
+    assert result.f1 == pytest.approx(100 * (1 + 2 / 3) / 2)
 
 
 def test_words_and_segments():
@@ -222,7 +222,7 @@ def test_a_context_of_the_questions_own_words_is_its_own_answer():
 
 
 def test_ties_fall_the_same_way_in_every_process():
-    told = [
+    outputs = [
         subprocess.run(
             [sys.executable, "-c", TIES],
             env={**os.environ, "PYTHONHASHSEED": seed},
@@ -232,8 +232,8 @@ def test_ties_fall_the_same_way_in_every_process():
         ).stdout
         for seed in ("1", "2")
     ]
-    assert told[0].count("\n") == 100
-    assert told[0] == told[1]
+    assert outputs[0].count("\n") == 100
+    assert outputs[0] == outputs[1]
 
 
 def test_chance_depends_on_the_question_and_the_seed_alone():

@@ -32,7 +32,7 @@ from tests.readers import questions, small_reader, tokenizer
 SIZES = ["model.d_model=16", "model.n_heads=2", "model.d_ff=24"]
 
 
-def quiet(said):
+def quiet(message):
     """Says nothing."""
 
 
@@ -179,11 +179,13 @@ def test_a_gpu_reads_and_learns_alike():
     reader = start_reader("pretrained", made, facts, [], quiet)
     windows = make_windows(reader, facts)
     here = span_loss(reader.model.eval(), windows)
-    found = [answers.spans[0].pieces for answers in answer_questions(reader, facts)]
+    result = [answers.spans[0].pieces for answers in answer_questions(reader, facts)]
     reader.model.to("cuda")
     there = span_loss(reader.model, windows)
     torch.testing.assert_close(there.cpu(), here, rtol=0.02, atol=0.0)
-    same = [answers.spans[0].pieces == one for answers, one in zip(answer_questions(reader, facts), found, strict=True)]
+    same = [
+        answers.spans[0].pieces == one for answers, one in zip(answer_questions(reader, facts), result, strict=True)
+    ]
     assert sum(same) >= 60
     lessons = [
         *pretrain_reader(reader, [question.context for question in facts * 4], made.pretrain),

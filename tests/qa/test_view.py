@@ -54,8 +54,8 @@ def test_an_answer_is_marked_in_its_text():
 
 
 def test_tables_list_answers_and_scores():
-    found = Prediction((PredictedSpan("Oslo", 14, 18, 0.75, 2.0, 0, (3, 3)),), 0.125)
-    table = answers_table(found)
+    result = Prediction((PredictedSpan("Oslo", 14, 18, 0.75, 2.0, 0, (3, 3)),), 0.125)
+    table = answers_table(result)
     cells = [[str(cell) for cell in column.cells] for column in table.columns]
     assert cells == [["Oslo", "no answer in this text"], ["75.0%", "12.5%"], ["14–18", ""]]
     scores = scores_table({"mine": AnswerScores(12.34, 56.78, "cmrc", 9)}, "9 questions")
@@ -71,17 +71,17 @@ def traced(language="en"):
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_the_trace_is_that_of_the_answer(language):
-    reader, question, found, seen = traced(language)
+    reader, question, result, seen = traced(language)
     assert seen.score_difference < 1e-9
-    assert seen.score == pytest.approx(found.score)
+    assert seen.score == pytest.approx(result.score)
     assert len(seen.trace.encoder) == MODEL.n_encoder_layers
     assert seen.trace.check().weights < 1e-9
     asked = "".join(word.text for word in seen.question)
     assert len(asked) > 5
     assert question.text.replace(" ", "").startswith(asked)
     first, last = seen.answer
-    said = "".join(word.text for word in seen.context[first:last])
-    assert found.text.replace(" ", "") in said
+    message = "".join(word.text for word in seen.context[first:last])
+    assert result.text.replace(" ", "") in message
     assert reader.model.training is False
     assert not any(layer.attention.attention._forward_hooks for layer in reader.model.encoder.layers)
 

@@ -26,7 +26,7 @@ WORDS = ["ba", "be", "bi", "bo", "bu", "da", "de", "di", "do", "du", "ga", "ge",
 
 
 def main(times: int = 10, seed: int = 0) -> None:
-    """Compares `times` interrupted runs with one that was not."""
+    """Compare `times` interrupted runs with one that was not."""
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
@@ -42,7 +42,7 @@ def main(times: int = 10, seed: int = 0) -> None:
 
 
 def write_text(path: Path, n: int = 700) -> Path:
-    """Writes sentences of two to seven words, each with its words in reverse."""
+    """Write sentences of two to seven words, each with its words in reverse."""
     chance = random.Random(7)
     sentences = {tuple(chance.choice(WORDS) for _ in range(chance.randint(2, 7))) for _ in range(n)}
     lines = [f"{' '.join(words)}\t{' '.join(reversed(words))}\n" for words in sorted(sentences)]
@@ -51,20 +51,20 @@ def write_text(path: Path, n: int = 700) -> Path:
 
 
 def command(text: Path, out: Path, *more: str) -> list[str]:
-    """Gives the command that trains; a repeated setting replaces the one before."""
+    """Return the command that trains; a repeated setting replaces the one before."""
     sets = [part for each in SETTINGS for part in ("--set", each)]
     return [sys.executable, "-m", "regard", "train", "--data", str(text), "--out", str(out), *sets, *more]
 
 
 def start(text: Path, out: Path, *more: str) -> subprocess.Popen[str]:
-    """Starts training in a process of its own."""
+    """Start training in a process of its own."""
     return subprocess.Popen(
         command(text, out, *more), env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
 
 
 def finish(process: subprocess.Popen[str], code: int = 0) -> str:
-    """Waits for the end, which must have this exit code, and gives what was printed."""
+    """Wait for the end, which must have this exit code, and return what was printed."""
     printed, _ = process.communicate(timeout=600)
     if process.returncode != code:
         raise SystemExit(f"the run must end with {code}, got {process.returncode}:\n{printed}")
@@ -72,13 +72,13 @@ def finish(process: subprocess.Popen[str], code: int = 0) -> str:
 
 
 def wait_for_checkpoint(process: subprocess.Popen[str], out: Path) -> None:
-    """Waits until the run has something to go on from, or has ended."""
+    """Wait until the run has something to go on from, or has ended."""
     while process.poll() is None and not any(out.glob("checkpoints/step-????????")):
         time.sleep(0.01)
 
 
 def run_with_kills(text: Path, out: Path, chance: random.Random, seconds: float) -> int:
-    """Kills the run at random moments until it is done, and gives how often; the last time it is left to finish."""
+    """Kill the run at random moments until it is done, and return how often; the last time it is left to finish."""
     process, kills = start(text, out), 0
     wait_for_checkpoint(process, out)
     while True:
@@ -95,7 +95,7 @@ def run_with_kills(text: Path, out: Path, chance: random.Random, seconds: float)
 
 
 def compare(one: Path, other: Path) -> None:
-    """Raises unless both runs have the same model and the same last state, byte for byte."""
+    """Raise AssertionError unless both runs have the same model and the same last state, byte for byte."""
     last = max(path.name for path in one.glob("checkpoints/step-????????"))
     for name in ("model/model.safetensors", f"checkpoints/{last}/state.safetensors"):
         if (one / name).read_bytes() != (other / name).read_bytes():

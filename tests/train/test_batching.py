@@ -46,12 +46,12 @@ def make(**changes):
     return parse_settings(Settings, merge(TABLES, {"train": train}))
 
 
-def all_groups(store, made, team=World(), start=(0, 0)):
-    return list(prefetch(store, made, team, CPU, start))
+def all_groups(store, settings, team=World(), start=(0, 0)):
+    return list(prefetch(store, settings, team, CPU, start))
 
 
 def named(groups):
-    """Gives the pairs of groups by their first ids, the rows that say nothing left out."""
+    """Return the pairs of groups by their first ids, the rows that say nothing left out."""
     batches = [part.batch(CPU, group.n_tokens) for group in groups for part in group.parts]
     return [
         int(row[0]) - 4
@@ -104,17 +104,17 @@ def test_a_process_without_a_row_takes_part_with_one_that_says_nothing(store):
 
 
 def test_what_is_made_ahead_comes_in_order_and_not_too_far():
-    made = []
+    settings = []
 
     def items():
         for i in range(30):
-            made.append(i)
+            settings.append(i)
             yield i
 
     ahead = _run_ahead(items(), depth=3)
     assert next(ahead) == 0
     time.sleep(0.2)
-    assert len(made) <= 6
+    assert len(settings) <= 6
     assert list(ahead) == list(range(1, 30))
 
 
@@ -180,12 +180,12 @@ def test_sizes_beyond_all_widths_are_rounded_up():
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=12), st.integers(1, 4))
 def test_the_widths_leave_as_few_slots_empty_as_any_would(sizes, n_widths):
     sizes = np.array(sizes)
-    found = choose_widths(sizes, n_widths)
+    result = choose_widths(sizes, n_widths)
     choices = combinations(sorted(set(sizes.tolist())), min(n_widths, len(set(sizes.tolist()))))
     best = min(round_to_widths(sizes, np.array(c)).sum() for c in choices if c[-1] == sizes.max())
-    assert len(found) <= n_widths
-    assert found[-1] == sizes.max()
-    assert round_to_widths(sizes, found).sum() == best
+    assert len(result) <= n_widths
+    assert result[-1] == sizes.max()
+    assert round_to_widths(sizes, result).sum() == best
 
 
 @given(LENGTHS, BUDGET, SEED)

@@ -28,7 +28,7 @@ IN_TEXT = [name for name in POSITION if name not in {"normalised", "grid_2d", "g
 
 
 def make_groups(pin):
-    """Gives two batches of different shapes, one of them with a row to spare."""
+    """Return two batches of different shapes, one of them with a row to spare."""
     generator = torch.Generator().manual_seed(3)
     groups = []
     for shape in SHAPES:
@@ -43,27 +43,27 @@ def make_groups(pin):
 
 
 def losses(device, family, n_steps, changes, train, captured=True, lr=1e-3):
-    """Gives the mean loss of each step of a small model."""
+    """Return the mean loss of each step of a small model."""
     torch.manual_seed(1)
     tables = {**preset("tiny", family)["model"], "d_model": 32, "d_ff": 48, **changes}
     model = build_model(parse_settings(ModelSettings, tables), (V, V)).to(device).train()
-    made = TrainSettings(**{"precision": "float32", **train})
-    said = []
+    settings = TrainSettings(**{"precision": "float32", **train})
+    message = []
     step = make_step(
-        LossModule(model, 0.1, made.r_drop),
-        make_optimiser(model, made),
-        made,
+        LossModule(model, 0.1, settings.r_drop),
+        make_optimiser(model, settings),
+        settings,
         World(),
         torch.device(device),
-        said.append,
+        message.append,
     )
     step = step if captured or device == "cpu" else step.plain
-    groups, found = make_groups(device == "cuda"), []
+    groups, result = make_groups(device == "cuda"), []
     for i in range(n_steps):
         torch.manual_seed(i)
-        found.append(float(step(groups[i % 2], lr)) / groups[i % 2].n_tokens)
-    assert not said
-    return torch.tensor(found)
+        result.append(float(step(groups[i % 2], lr)) / groups[i % 2].n_tokens)
+    assert not message
+    return torch.tensor(result)
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
@@ -105,7 +105,7 @@ def near(got, want, dtype):
 
 
 def check(fast, plain, inputs, dtype):
-    """Compares value and gradients with the plain form in float64."""
+    """Compare value and gradients with the plain form in float64."""
     exact = [x.double().requires_grad_() for x in inputs]
     given = [x.to(dtype).requires_grad_() for x in inputs]
     got, want = fast(*given), plain(*exact)
@@ -304,7 +304,7 @@ def test_gates_equal_their_definition(D, dtype):
 
 
 def written(words, state, f_k, values, ends, maps):
-    """Gives what the fused writer gives, one step after another by plain formulas."""
+    """Return what the fused writer gives, one step after another by plain formulas."""
     w_context, w_state, b_state, w_q, w_v = maps
     states, contexts = [], []
     for word in words:
@@ -341,9 +341,9 @@ def test_the_fused_writer_gives_the_same_gradients_each_time():
 
     torch.manual_seed(0)
     given = [x.requires_grad_() for x in writer_inputs(11, 37, 256, 256, 256)]
-    found = [torch.autograd.grad(attention_gru(*given[:4], None, given[4:])[0].sum(), given) for _ in range(3)]
-    for other in found[1:]:
-        assert_close(other, found[0], rtol=0, atol=0)
+    result = [torch.autograd.grad(attention_gru(*given[:4], None, given[4:])[0].sum(), given) for _ in range(3)]
+    for other in result[1:]:
+        assert_close(other, result[0], rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("changes", [{"n_decoder_layers": 2}, {"attention": {"name": "gaussian"}}], ids=str)

@@ -17,7 +17,7 @@ def problem(seed: int = 3):
 def learned(settings: ExampleSettings, judged: list[float] | None = None):
     torch.manual_seed(1)
     model, (x, y) = nn.Linear(3, 1, bias=False), problem()
-    told = iter(judged or [])
+    outputs = iter(judged or [])
     seen: list[list[int]] = []
 
     def loss(numbers):
@@ -25,7 +25,7 @@ def learned(settings: ExampleSettings, judged: list[float] | None = None):
         return nn.functional.mse_loss(model(x[numbers]), y[numbers])
 
     def judge():
-        return next(told) if judged else -float(nn.functional.mse_loss(model(x), y))
+        return next(outputs) if judged else -float(nn.functional.mse_loss(model(x), y))
 
     weights = []
     lessons = []
@@ -62,9 +62,9 @@ def test_the_seed_decides_everything():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [({"epochs": 0}, "got 0, 64"), ({"lr": -2.0}, "got -2.0"), ({"warmup": 1.0}, "got 1.0")],
 )
-def test_what_cannot_work_is_refused(wrong, said):
-    with pytest.raises(ValueError, match=said):
+def test_what_cannot_work_is_refused(wrong, message):
+    with pytest.raises(ValueError, match=message):
         learned(ExampleSettings(**wrong))

@@ -35,9 +35,11 @@ def text(tmp_path_factory):
     return write_tsv(tmp_path_factory.mktemp("text") / "mine.tsv", same)
 
 
-def begin(text, out, init, *sets, **said):
+def begin(text, out, init, *sets, **expected):
     sources = DataOptions((str(text),), (), (), None, None)
-    return start_run(out, sources, TrainOptions(overrides=sets, init=str(init), **said), resume=False, overwrite=False)
+    return start_run(
+        out, sources, TrainOptions(overrides=sets, init=str(init), **expected), resume=False, overwrite=False
+    )
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +105,7 @@ def test_a_small_form_can_learn_on(trained, text, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("said", "message"),
+    ("expected", "message"),
     [
         (
             {"overrides": ("model.d_model=32",)},
@@ -120,10 +122,10 @@ def test_a_small_form_can_learn_on(trained, text, tmp_path):
         ({"overrides": ("train.init=other",)}, r"train.init is set by --init, got 'other' as a setting"),
     ],
 )
-def test_what_contradicts_the_model_is_refused(trained, text, tmp_path, said, message):
+def test_what_contradicts_the_model_is_refused(trained, text, tmp_path, expected, message):
     sources = DataOptions((str(text),), (), (), None, None)
     with pytest.raises(ValueError, match=message):
-        start_run(tmp_path / "run", sources, TrainOptions(init=str(trained), **said), resume=False, overwrite=False)
+        start_run(tmp_path / "run", sources, TrainOptions(init=str(trained), **expected), resume=False, overwrite=False)
     assert not (tmp_path / "run").exists()
 
 

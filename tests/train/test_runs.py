@@ -59,7 +59,7 @@ def assert_same_end(run, peaceful):
 
 
 def at_step(step, action):
-    """Acts when the validation of a step is drawn."""
+    """Act when the validation of a step is drawn."""
     return lambda progress: action() if progress.step == step else None
 
 
@@ -96,7 +96,7 @@ def test_a_run_that_was_killed_goes_on_as_if_it_had_not(text, peaceful, tmp_path
 
 
 def recorded(run):
-    """Gives what was measured at which steps, in their order."""
+    """Return what was measured at which steps, in their order."""
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     return [(row["step"], sorted(row)) for row in rows]
 
@@ -142,7 +142,7 @@ def test_only_the_newest_checkpoints_are_kept(text, tmp_path):
 
 
 def judged_by(monkeypatch, values):
-    """Replaces validation by given losses and scores, which repeat their last."""
+    """Replace validation by given losses and scores, which repeat their last."""
     left = list(values)
 
     def fake(*_):
@@ -167,14 +167,14 @@ def test_a_run_stops_when_it_gets_no_better(text, tmp_path, monkeypatch, stop_on
     assert read_json(tmp_path / "run" / "model" / "scores.json")["step"] == best_step
 
 
-@pytest.mark.parametrize(("mean", "kept"), [(9.0, True), (1.0, False)])
-def test_the_mean_of_checkpoints_is_kept_if_it_is_better(text, tmp_path, monkeypatch, mean, kept):
+@pytest.mark.parametrize(("mean", "remaining"), [(9.0, True), (1.0, False)])
+def test_the_mean_of_checkpoints_is_kept_if_it_is_better(text, tmp_path, monkeypatch, mean, remaining):
     judged_by(monkeypatch, [(3.0, 4.0), (3.0, 5.0), (3.0, 3.0), (3.0, mean)])
     run_training(make_settings(text, {"train": {"average": 2}}), tmp_path / "run")
     scores = read_json(tmp_path / "run" / "model" / "scores.json")
-    assert scores["valid"]["bleu"] == (9.0 if kept else 5.0)
+    assert scores["valid"]["bleu"] == (9.0 if remaining else 5.0)
     places = checkpoints(tmp_path / "run" / "checkpoints")
-    expected = average_states(places[-2:]) if kept else average_states([places[1]])
+    expected = average_states(places[-2:]) if remaining else average_states([places[1]])
     saved = load_file(tmp_path / "run" / "model" / "model.safetensors")
     torch.testing.assert_close(saved, expected, rtol=0, atol=0)
 
@@ -237,16 +237,16 @@ def test_parameters_that_are_no_numbers_are_not_saved(text, tmp_path, monkeypatc
 
 
 def poison_after(monkeypatch, good_steps):
-    """Lets the step after some good ones write NaN into a row of a table."""
+    """Let the step after some good ones write NaN into a row of a table."""
     real, taken = regard.train.step.run_step, []
 
     def step(learner, *rest):
-        told = real(learner, *rest)
-        taken.append(told)
+        outputs = real(learner, *rest)
+        taken.append(outputs)
         if len(taken) > good_steps:
             with torch.no_grad():
                 next(learner.parameters()).fill_(math.nan)
-        return told
+        return outputs
 
     monkeypatch.setattr(regard.train.step, "run_step", step)
 
@@ -272,7 +272,7 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_last_good_one(text, peac
 
 @pytest.fixture
 def mounted(tmp_path):
-    """Mounts a small disk of its own, where that is allowed."""
+    """Mount a small disk of its own, where that is allowed."""
     folder = tmp_path / "disk"
     folder.mkdir()
 
@@ -332,10 +332,10 @@ def test_an_existing_run_is_not_overwritten_unless_told(text, tmp_path):
 
 def test_languages_are_told_by_the_text_whichever_way_it_is_read(tmp_path):
     text = write_tsv(tmp_path / "pairs.tsv", [("你好", "hello"), ("再见", "bye")])
-    said = replace(SAID, overrides=())
+    lines = replace(SAID, overrides=())
     for sets, languages in (((), ("zh", "tgt")), (("data.reverse=true",), ("src", "zh"))):
         made = start_run(
-            tmp_path / "run", sources(text, src_lang=None, tgt_lang=None), replace(said, overrides=sets), False, False
+            tmp_path / "run", sources(text, src_lang=None, tgt_lang=None), replace(lines, overrides=sets), False, False
         )
         assert (made.data.src_lang, made.data.tgt_lang) == languages
 
@@ -343,8 +343,8 @@ def test_languages_are_told_by_the_text_whichever_way_it_is_read(tmp_path):
 def test_a_run_goes_on_with_its_own_settings_but_for_what_is_said(peaceful, text):
     same = start_run(peaceful, sources(text), SAID, resume=True, overwrite=False)
     assert same == read_run_settings(peaceful)
-    said = TrainOptions("small", "transformer", overrides=("train.lr=0.5", "model.d_model=16"))
-    assert start_run(peaceful, sources(text), said, resume=True, overwrite=False).train.lr == 0.5
+    lines = TrainOptions("small", "transformer", overrides=("train.lr=0.5", "model.d_model=16"))
+    assert start_run(peaceful, sources(text), lines, resume=True, overwrite=False).train.lr == 0.5
     with pytest.raises(ValueError, match=r"keeps its model.d_model, 16, got 32"):
         start_run(peaceful, sources(text), replace(SAID, overrides=("model.d_model=32",)), resume=True, overwrite=False)
     with pytest.raises(ValueError, match=r"keeps its data.train, .*got \('other.tsv',\)"):
@@ -354,12 +354,12 @@ def test_a_run_goes_on_with_its_own_settings_but_for_what_is_said(peaceful, text
 def test_a_team_that_was_started_anew_goes_on_with_its_own_run_alone(peaceful, text, tmp_path, monkeypatch):
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
     table = [f"{path}={value}" for path, value in flat(read_json(peaceful / "config.json")["settings"])]
-    said = replace(SAID, overrides=tuple(table))
+    lines = replace(SAID, overrides=tuple(table))
     for overwrite in (False, True):
-        assert start_run(peaceful, sources(text), said, False, overwrite) == read_run_settings(peaceful)
+        assert start_run(peaceful, sources(text), lines, False, overwrite) == read_run_settings(peaceful)
     with pytest.raises(ValueError, match="the folder is not empty"):
         start_run(peaceful, sources(text), replace(SAID, overrides=(*table, "train.seed=9")), False, False)
-    assert start_run(tmp_path / "new", sources(text), said, False, False) == read_run_settings(peaceful)
+    assert start_run(tmp_path / "new", sources(text), lines, False, False) == read_run_settings(peaceful)
 
 
 def flat(table, path=""):

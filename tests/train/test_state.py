@@ -54,12 +54,12 @@ def test_shares_weigh_the_models():
 
 class TestMeanOfModels:
     def saved(self, folder, seed=0, pieces="one two three four"):
-        """Saves a tiny model of its own weights."""
+        """Save a tiny model of its own weights."""
         torch.manual_seed(seed)
-        made = parse_settings(Settings, preset("tiny"))
+        settings = parse_settings(Settings, preset("tiny"))
         tokenizer = Tokenizer((train_characters([pieces], 30, byte_fallback=False),))
         sizes = tokenizer.vocab_size("src"), tokenizer.vocab_size("tgt")
-        save_model(folder, Checkpoint(build_model(made.model, sizes), tokenizer, made), {})
+        save_model(folder, Checkpoint(build_model(settings.model, sizes), tokenizer, settings), {})
         return folder
 
     def test_every_parameter_is_the_mean(self, tmp_path):

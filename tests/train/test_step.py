@@ -74,14 +74,14 @@ def make_model(family="transformer", **changes):
 
 
 def stepped(batches, **changes):
-    """Takes one step, and gives the gradients it followed and the parameters after it."""
+    """Take one step, and return the gradients it followed and the parameters after it."""
     model = make_model()
     made = TrainSettings(**{"clip": None, "precision": "float32", **changes})
     optimiser = make_optimiser(model, made)
     set_rate(optimiser, 1e-3)
     n_tokens = sum(batch.tgt.n_tokens for batch in batches)
-    told = run_step(LossModule(model, 0.1), optimiser, batches, 1 / n_tokens, made)
-    return {name: p.grad for name, p in model.named_parameters()}, dict(model.named_parameters()), told
+    outputs = run_step(LossModule(model, 0.1), optimiser, batches, 1 / n_tokens, made)
+    return {name: p.grad for name, p in model.named_parameters()}, dict(model.named_parameters()), outputs
 
 
 def test_two_batches_are_one_of_twice_the_size():
@@ -104,8 +104,8 @@ def test_the_first_step_of_adam_moves_by_the_rate():
 @pytest.mark.parametrize("clip", [None, 0.01, 1e6])
 def test_clipping_bounds_the_norm_and_keeps_the_direction(clip):
     free, _, _ = stepped([make_batch(SRC, TGT)])
-    found, _, _ = stepped([make_batch(SRC, TGT)], clip=clip)
-    flat_free, flat = (torch.cat([g.flatten() for g in each.values()]) for each in (free, found))
+    result, _, _ = stepped([make_batch(SRC, TGT)], clip=clip)
+    flat_free, flat = (torch.cat([g.flatten() for g in each.values()]) for each in (free, result))
     norm = float(flat_free.norm())
     assert norm > 0.01
     factor = min(1.0, (clip or 1e9) / norm)

@@ -66,11 +66,11 @@ def test_no_translations_are_spoken_of(learned):
 
 def test_batches_are_windows_shifted_by_one(text, tmp_path):
     made = text_settings(text)
-    prepared = prepare(made.data, made.text, tmp_path, lambda said: None, seed=0)
-    stored = prepared.train.ids.tolist()
-    groups = prefetch(prepared.train, made, World(), torch.device("cpu"), (0, 0))
+    dataset = prepare(made.data, made.text, tmp_path, lambda expected: None, seed=0)
+    stored = dataset.train.ids.tolist()
+    groups = prefetch(dataset.train, made, World(), torch.device("cpu"), (0, 0))
     starts = set()
-    for group, _ in zip(groups, range(len(prepared.train) // 10 + 1), strict=False):
+    for group, _ in zip(groups, range(len(dataset.train) // 10 + 1), strict=False):
         batch = group.parts[0].batch(torch.device("cpu"), group.n_tokens)
         assert (
             batch.tgt.token_mask.all()

@@ -25,12 +25,12 @@ TABLES: dict[str, Any] = {
 
 
 def write_period(path: Path, times: int = 80) -> Path:
-    """Writes a text that anybody can foresee who has seen it once."""
+    """Write a text that anybody can foresee who has seen it once."""
     path.write_text(PERIOD * times, encoding="utf-8", newline="\n")
     return path
 
 
 def text_settings(text: Path, *changes: dict[str, Any]) -> Settings:
-    """Gives the settings of a tiny run on a text."""
+    """Return the settings of a tiny run on a text."""
     tables = (preset("tiny", "decoder"), TABLES, {"data": {"train": [str(text)]}})
     return parse_settings(Settings, merge(*tables, *changes))

@@ -30,41 +30,41 @@ TABLES: dict[str, Any] = {
 
 
 def reversals(n: int, seed: int, longest: int = 8) -> list[tuple[str, str]]:
-    """Draws n different strings of 3 and more symbols, each with its reversal."""
+    """Draw n different strings of 3 and more symbols, each with its reversal."""
     chance = random.Random(seed)
-    found: dict[str, str] = {}
-    while len(found) < n:
+    result: dict[str, str] = {}
+    while len(result) < n:
         symbols = [chance.choice(SYMBOLS) for _ in range(chance.randint(3, longest))]
-        found[" ".join(symbols)] = " ".join(reversed(symbols))
-    return list(found.items())
+        result[" ".join(symbols)] = " ".join(reversed(symbols))
+    return list(result.items())
 
 
 def write_tsv(path: Path, pairs: list[tuple[str, str]]) -> Path:
-    """Writes pairs as a user has them."""
+    """Write pairs as a user has them."""
     path.write_text("".join(f"{src}\t{tgt}\n" for src, tgt in pairs), encoding="utf-8")
     return path
 
 
 def make_settings(text: Path, *changes: dict[str, Any]) -> Settings:
-    """Gives the settings of a tiny run on a text."""
+    """Return the settings of a tiny run on a text."""
     return parse_settings(Settings, merge(TABLES, {"data": {"train": [str(text)]}}, *changes))
 
 
 def run_training(made: Settings, folder: Path) -> Outcome:
-    """Trains without drawing."""
+    """Train without plots."""
     return train(made, folder, lambda progress: None)
 
 
 def exact_share(model: Path, pairs: list[tuple[str, str]]) -> float:
-    """Gives the share of greedy translations that are the reference, letter by letter."""
+    """Return the share of greedy translations that are the reference, letter by letter."""
     translator = regard.load(model)
     greedy = replace(translator.settings, method="greedy")
-    found = translator.translate([src for src, _ in pairs], greedy)
-    return sum(one.text == tgt for one, (_, tgt) in zip(found, pairs, strict=True)) / len(pairs)
+    result = translator.translate([src for src, _ in pairs], greedy)
+    return sum(one.text == tgt for one, (_, tgt) in zip(result, pairs, strict=True)) / len(pairs)
 
 
 def trained_once(tmp_path_factory: Any) -> Path:
-    """Gives the folder of a tiny run that all tests of a session share, and that none may change."""
+    """Return the folder of a tiny run that all tests of a session share, and that none may change."""
     folder = tmp_path_factory.getbasetemp() / "trained"
     if not folder.exists():
         text = write_tsv(folder.with_suffix(".tsv"), reversals(300, seed=5))

@@ -74,8 +74,8 @@ def assert_same_end(one, other):
 @pytest.mark.slow
 @pytest.mark.parametrize("shard", ["false", "true"])
 def test_two_processes_are_one_with_twice_the_batch(text, alone, tmp_path, shard):
-    said = run(TWO, text, tmp_path / "run", "train.batch_tokens=128", f"train.shard={shard}")
-    assert said.count("model in") == 1  # the leader speaks for all
+    message = run(TWO, text, tmp_path / "run", "train.batch_tokens=128", f"train.shard={shard}")
+    assert message.count("model in") == 1  # the leader speaks for all
     assert_same_end(alone, tmp_path / "run")
 
 
@@ -90,9 +90,9 @@ def test_a_team_of_which_one_was_killed_goes_on(text, alone, tmp_path):
         time.sleep(0.005)
     workers = subprocess.run(["pgrep", "-P", str(team.pid)], capture_output=True, text=True).stdout.split()
     os.kill(int(workers[-1]), 9)
-    _, said = team.communicate(timeout=300)
-    assert team.returncode == 0, said[-3000:]
-    assert "resuming from step" in said
+    _, message = team.communicate(timeout=300)
+    assert team.returncode == 0, message[-3000:]
+    assert "resuming from step" in message
     assert_same_end(alone, out)
     assert read_json(out / "model" / "scores.json")["valid"]
 

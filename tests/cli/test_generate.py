@@ -106,7 +106,7 @@ def test_a_model_is_described(run, folder):  # noqa: F811
             "translates and does not generate text: use regard translate",
         ),
         (("translate", "a", "--model", "RUN"), "generates text and does not translate: use regard generate"),
-        (("serve", "--model", "RUN"), "a server's models must translate, got a decoder: use regard generate"),
+        (("serve", "--model", "RUN"), "--model must be a translation model, got a decoder"),
         (("perplexity", "nowhere.txt", "--model", "RUN"), "nowhere.txt: no such file"),
     ],
 )

@@ -232,7 +232,7 @@ export interface Writers {
   writers: string[];
 }
 
-/** Parameters: the scheme's own, and those of the attention layer above it. */
+/** Numbers of parameters: of the encoding itself, and of the attention layer above it. */
 export interface Cost {
   scheme: number;
   layer_added: number;
@@ -240,7 +240,7 @@ export interface Cost {
   layer_concatenated: number | null;
 }
 
-/** The periods of the turning pairs, and how like the bits of a counter they slow down (S6.5). */
+/** The periods of the rotating pairs of features, compared with the bits of a binary counter. */
 export interface Waves {
   shortest: number;
   longest: number;

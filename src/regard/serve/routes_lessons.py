@@ -41,7 +41,7 @@ def position_lesson(
         length=length,
         width=width,
         base=base,
-        places=seen.places.tolist(),
+        places=seen.positions.tolist(),
         codes=round_tensor(report.codes),
         profile=round_tensor(report.profile),
         laws=[_law(name, getattr(report, name)) for name in LAWS],

@@ -176,10 +176,10 @@ def common_signature(ablation: Ablation, plan: AblationPlan) -> dict[str, Any]:
 def with_device(plan: AblationPlan, device: str, first_seed: int) -> AblationPlan:
     """Run all variants on one device, with `first_seed` added to the seeds."""
 
-    def moved(made: Settings) -> Settings:
-        return replace(made, train=replace(made.train, device=device))
+    def on_device(settings: Settings) -> Settings:
+        return replace(settings, train=replace(settings.train, device=device))
 
-    variants = tuple(replace(each, settings=moved(each.settings)) for each in plan.variants)
+    variants = tuple(replace(each, settings=on_device(each.settings)) for each in plan.variants)
     return replace(plan, seeds=tuple(seed + first_seed for seed in plan.seeds), variants=variants)
 
 
@@ -225,7 +225,7 @@ def _row_of(job: AblationJob, code: int) -> AblationRow:
     if code == 0 and (job.folder / RESULT).exists():
         return read_row(job.folder / RESULT)
     output = (job.folder / OUTPUT).read_text(encoding="utf-8") if (job.folder / OUTPUT).exists() else ""
-    last = output.strip().splitlines()[-1:] or ["nothing was said"]
+    last = output.strip().splitlines()[-1:] or ["no output"]
     return failed_row(job, f"its process ended with exit code {code}: {last[0]}")
 
 

@@ -275,8 +275,8 @@ def stepwise_logits(model: Seq2Seq, batch: Batch) -> Float[Tensor, "B T V"]:
     """Return the logits of every next target token, computed one after another with the model's own cache."""
     state, logits = model.start(batch.src, 1), []
     for tokens in batch.tgt.inputs.unbind(dim=1):
-        found, state = model.step(tokens, state)
-        logits.append(found)
+        next_logits, state = model.step(tokens, state)
+        logits.append(next_logits)
     return torch.stack(logits, dim=1)
 
 

@@ -139,7 +139,7 @@ def encode(dialogues: list[Dialogue]) -> Examples:
         words = dialogue.words()
         lengths.append(len(words))
         ids[row, : len(words)] = torch.tensor([number[word] for word, _, _ in words])
-        positions[row, : len(words), 1:] = torch.tensor([place for _, *place in words])
+        positions[row, : len(words), 1:] = torch.tensor([position for _, *position in words])
     labels = torch.tensor([COLOURS.index(dialogue.answer) for dialogue in dialogues])
     return Examples(ids, positions, torch.tensor(lengths), labels)
 

@@ -62,9 +62,9 @@ def make_settings(
     task: str, longest: int, steps: int | None, n_seeds: int, seed: int, quick: bool
 ) -> ExtrapolateSettings:
     """Return settings with which a task can be learned, or with `quick` a check that it works."""
-    made = replace(choose(SETTINGS, task, "task"), longest=longest, n_seeds=n_seeds, seed=seed)
-    made = replace(made, **QUICK) if quick else made
-    return made if steps is None else replace(made, steps=steps)
+    settings = replace(choose(SETTINGS, task, "task"), longest=longest, n_seeds=n_seeds, seed=seed)
+    settings = replace(settings, **QUICK) if quick else settings
+    return settings if steps is None else replace(settings, steps=steps)
 
 
 def schemes(longest: int) -> dict[str, PartSettings]:

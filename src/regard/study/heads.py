@@ -102,9 +102,9 @@ class Pruner:
         self.model: Seq2Seq = plain_copy(translator.model)
         self.batches: list[Batch] = [batch for _, batch in pair_batches(text.src, text.tgt)]
         self.columns: dict[str, list[Float[Tensor, "_ E"]]] = {
-            f"{place.kind}:{place.layer}:{head}": place.read_by[head]
-            for place in find_heads(self.model)
-            for head in range(place.n_heads)
+            f"{each.kind}:{each.layer}:{head}": each.read_by[head]
+            for each in find_heads(self.model)
+            for head in range(each.n_heads)
         }
 
     @contextmanager

@@ -100,8 +100,8 @@ def load_digits() -> tuple[Float[Tensor, "N 8 8"], Int[Tensor, " N"]]:
         raise ValueError(
             "the digits come with scikit-learn, which is not installed: pip install 'regard[tasks]'"
         ) from error
-    found: Any = datasets.load_digits()
-    return torch.from_numpy(found.images).float() / 16, torch.from_numpy(found.target).long()
+    digits: Any = datasets.load_digits()
+    return torch.from_numpy(digits.images).float() / 16, torch.from_numpy(digits.target).long()
 
 
 def split(labels: Int[Tensor, " N"], seed: int) -> list[Int[Tensor, " M"]]:
@@ -160,8 +160,8 @@ def figure(study: TaskStudy) -> "Figure":
     grid = bottom.subplots(len(study.examples), 1 + L * H, squeeze=False)
     for row, shown in zip(grid, study.examples, strict=True):
         draw_row(row, shown)
-    for place in range(L * H):
-        grid[0, 1 + place].set_title(f"layer {place // H}\nhead {place % H}", fontsize=7, loc="center")
+    for index in range(L * H):
+        grid[0, 1 + index].set_title(f"layer {index // H}\nhead {index % H}", fontsize=7, loc="center")
     return drawing
 
 

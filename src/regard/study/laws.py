@@ -24,7 +24,7 @@ class EncodingView:
     """An encoding by what it does: a code for each position, and the score of every two positions."""
 
     door: str
-    places: Int[Tensor, "N A"]
+    positions: Int[Tensor, "N A"]
     codes: Float[Tensor, "N W"]
     products: Float[Tensor, "N N"]
 
@@ -73,11 +73,11 @@ def even_steps(half: EncodingView, whole: EncodingView) -> LawCheck:
         return NOTHING
     steps = []
     for view in (half, whole):
-        start, end = pairs_at(view.places, step_axis(half.places), 1)
+        start, end = pairs_at(view.positions, step_axis(half.positions), 1)
         lengths = (view.codes[end] - view.codes[start]).norm(dim=-1)
-        steps.append(dict(zip(map(tuple, view.places[start].tolist()), lengths.tolist(), strict=True)))
+        steps.append(dict(zip(map(tuple, view.positions[start].tolist()), lengths.tolist(), strict=True)))
     shared = steps[0].keys() & steps[1].keys()
-    change = max(abs(steps[0][place] - steps[1][place]) for place in shared)
+    change = max(abs(steps[0][position] - steps[1][position]) for position in shared)
     return LawCheck(change, change < EXACT * whole.size())
 
 
@@ -86,7 +86,7 @@ def distance_only(view: EncodingView) -> LawCheck:
     top = float(view.products.abs().amax())
     if top == 0.0:
         return NOTHING
-    gaps = view.places[None, :, :] - view.places[:, None, :]  # (N, N, A)
+    gaps = view.positions[None, :, :] - view.positions[:, None, :]  # (N, N, A)
     reach = 2 * gaps.abs().amax(dim=(0, 1)) + 1
     stride = torch.cat([reach.new_ones(1), reach.cumprod(0)[:-1]])
     keys = ((gaps + reach // 2) * stride).sum(dim=-1).flatten()
@@ -113,25 +113,25 @@ def shift(view: EncodingView, steps: int, matrix: Float[Tensor, "W W"] | None) -
     Without a given matrix it is fitted by least squares on one half of the positions, chosen at random, and
     judged on the other: a map that only remembers positions would not be independent of p.
     """
-    start, end = pairs_at(view.places, step_axis(view.places), steps)
+    start, end = pairs_at(view.positions, step_axis(view.positions), steps)
     if view.size() == 0.0 or len(start) < 4:
         return NOTHING
     if matrix is None:
         driver = "gelsd"  # codes may have dependent features, so the solver must handle any rank
         fit, judge = torch.randperm(len(start), generator=torch.Generator().manual_seed(0)).chunk(2)
-        found = torch.linalg.lstsq(view.codes[start[fit]], view.codes[end[fit]], driver=driver).solution
+        linear = torch.linalg.lstsq(view.codes[start[fit]], view.codes[end[fit]], driver=driver).solution
         start, end = start[judge], end[judge]
     else:
-        found = matrix.T
+        linear = matrix.T
     target = view.codes[end]
-    residual = float((view.codes[start] @ found - target).norm() / target.norm())
+    residual = float((view.codes[start] @ linear - target).norm() / target.norm())
     return LawCheck(residual, residual < EXACT)
 
 
 def profile(view: EncodingView) -> Float[Tensor, " reach"]:
     """Return the mean product of two positions k steps apart, for k = 0, 1, …."""
-    axis = step_axis(view.places)
-    gaps = view.places[None, :, :] - view.places[:, None, :]  # (N, N, A)
+    axis = step_axis(view.positions)
+    gaps = view.positions[None, :, :] - view.positions[:, None, :]  # (N, N, A)
     steps = gaps[..., axis]
     along = (gaps.abs().sum(dim=-1) == steps) & (steps >= 0)
     sums = torch.zeros(int(steps.max()) + 1, dtype=torch.float64)
@@ -143,7 +143,7 @@ def wavelengths(view: EncodingView) -> Float[Tensor, " pairs"] | None:
     """Measure the period of each pair of features that a step rotates; None where pairs leave their circles."""
     if not on_circles(view).holds:
         return None
-    start, end = pairs_at(view.places, step_axis(view.places), 1)
+    start, end = pairs_at(view.positions, step_axis(view.positions), 1)
     here, there = (view.codes[i[0]].unflatten(0, (-1, 2)) for i in (start, end))
     across = here[:, 0] * there[:, 1] - here[:, 1] * there[:, 0]
     angles = torch.atan2(across, (here * there).sum(dim=-1)).abs()
@@ -156,18 +156,18 @@ def flips(view: EncodingView) -> Int[Tensor, " pairs"]:
     return (signs[1:] != signs[:-1]).sum(dim=0)
 
 
-def step_axis(places: Int[Tensor, "N A"]) -> int:
+def step_axis(positions: Int[Tensor, "N A"]) -> int:
     """Return the coordinate along which most positions have a neighbour."""
-    return max(range(places.shape[1]), key=lambda axis: len(pairs_at(places, axis, 1)[0]))
+    return max(range(positions.shape[1]), key=lambda axis: len(pairs_at(positions, axis, 1)[0]))
 
 
-def pairs_at(places: Int[Tensor, "N A"], axis: int, steps: int) -> tuple[Int[Tensor, " P"], Int[Tensor, " P"]]:
+def pairs_at(positions: Int[Tensor, "N A"], axis: int, steps: int) -> tuple[Int[Tensor, " P"], Int[Tensor, " P"]]:
     """Find all pairs of positions that differ by `steps` along one axis and not at all along the others."""
-    index = {tuple(place): i for i, place in enumerate(places.tolist())}
-    found = []
-    for place, i in index.items():
-        j = index.get((*place[:axis], place[axis] + steps, *place[axis + 1 :]))
+    index = {tuple(position): i for i, position in enumerate(positions.tolist())}
+    pairs = []
+    for position, i in index.items():
+        j = index.get((*position[:axis], position[axis] + steps, *position[axis + 1 :]))
         if j is not None:
-            found.append((i, j))
-    pairs = torch.tensor(found, dtype=torch.long).reshape(-1, 2)
-    return pairs[:, 0], pairs[:, 1]
+            pairs.append((i, j))
+    start, end = torch.tensor(pairs, dtype=torch.long).reshape(-1, 2).unbind(1)
+    return start, end

@@ -66,11 +66,11 @@ def project(side: ProjectionInput, heads: MultiHeadAttention, linear: nn.Linear)
         through, common = AFFINE[type(side.norm)](side.norm, whole.double())
         whole, parts = side.norm(whole), through(parts)
         parts = torch.cat([parts[:1] + common, parts[1:]])
-    made = parts @ linear.weight.double().T
+    projected = parts @ linear.weight.double().T
     if linear.bias is not None:
-        made = torch.cat([made[:1] + linear.bias.double(), made[1:]])
+        projected = torch.cat([projected[:1] + linear.bias.double(), projected[1:]])
     rotated: Any = [
-        heads.position.rotate(split_heads(each, heads.n_heads), positions) for each in (linear(whole), made)
+        heads.position.rotate(split_heads(each, heads.n_heads), positions) for each in (linear(whole), projected)
     ]
     return Projection(rotated[0][0], rotated[1])
 

@@ -226,8 +226,8 @@ def _probe_small(
     losses: dict[tuple[bool, bool], list[float]] = {}
     raws: dict[tuple[bool, bool], list[dict[str, Raw]]] = {}
     src, tgt, vocab_size = text
-    made = small_models(src, tgt, vocab_size, settings.small, seeds, device)
-    for small in bar(made, n_small_models(seeds), "training small models"):
+    models = small_models(src, tgt, vocab_size, settings.small, seeds, device)
+    for small in bar(models, n_small_models(seeds), "training small models"):
         kind = small.residual, small.trained
         streams = record_streams(small.model, src[: settings.most], tgt[: settings.most])
         losses.setdefault(kind, []).append(small.loss)
@@ -246,7 +246,7 @@ def _small_stacks(seeds: list[dict[str, Raw]]) -> list[StackScores]:
 
 
 def _scores(raw: Raw) -> list[ProbeScore]:
-    return [ProbeScore(point, *(mean_std(column) for column in found.unbind(1))) for point, found in raw.items()]
+    return [ProbeScore(point, *(mean_std(column) for column in scores.unbind(1))) for point, scores in raw.items()]
 
 
 CAPTION = (
@@ -279,7 +279,7 @@ def stream_table(study: ProbeStudy) -> Table:
     for stack in study.stacks:
         alone = [("codes alone", stack.codes), ("words alone", stack.words)]
         named = [(score.point, score) for score in stack.points]
-        for name, score in [*((name, found) for name, found in alone if found is not None), *named]:
+        for name, score in [*((name, score) for name, score in alone if score is not None), *named]:
             table.add_row(stack.stack, name, *_cells(score))
     return table
 
@@ -303,8 +303,8 @@ def small_table(study: ProbeStudy) -> Table:
     table = _table(title, SMALL_CAPTION, ("stack", "where", *KINDS.values()), n_names=2)
     for number, stack in enumerate(kinds[True, True].stacks):
         for point, score in enumerate(stack.points):
-            found = [kinds[which].stacks[number].points[point].position for which in KINDS]
-            table.add_row(stack.stack, score.point, *map(short, found))
+            positions = [kinds[which].stacks[number].points[point].position for which in KINDS]
+            table.add_row(stack.stack, score.point, *map(short, positions))
     table.add_row("both", "loss", *(short(kinds[which].loss) for which in KINDS))
     return table
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 N_HEADS = 8
-# Laws over pairs of places look at no more places than this: their cost grows with the square.
-MOST_PLACES = 1024
+# Laws over pairs of positions look at no more than this: their cost grows with the square.
+MAX_POSITIONS = 1024
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def run_positions(
 def examine(name: str, length: int, width: int, base: float, far: int) -> PositionReport:
     """Measure one encoding."""
     scheme, again = (make(name, length, width, base, seed) for seed in (0, 1))
-    n = min(length, MOST_PLACES)
+    n = min(length, MAX_POSITIONS)
     whole, half = view(scheme, n, width), view(scheme, n // 2, width)
     matrix = shift_matrix(1, width, base) if name == "sinusoidal" and width % 2 == 0 else None
     even_steps = laws.even_steps(half, whole)
@@ -119,19 +119,19 @@ def make(name: str, length: int, width: int, base: float, seed: int) -> Position
 def view(scheme: Position, n: int, width: int) -> EncodingView:
     """Probe an encoding as a black box: does it embed, rotate or bias, and with which codes?"""
     positions = scheme.first_positions(n)
-    places = positions.reshape(n, -1)
+    axes = positions.reshape(n, -1)
     with torch.no_grad():
         codes = scheme.embed(torch.zeros(1, n, width, dtype=torch.float64), positions)[0]
         if codes.any():
-            return EncodingView("embed", places, codes, codes @ codes.T)
+            return EncodingView("embed", axes, codes, codes @ codes.T)
         ones = torch.full((1, N_HEADS, n, width), width**-0.5, dtype=torch.float64)
-        turned = scheme.rotate(ones, positions)[0, 0]
-        if (turned != ones[0, 0]).any():
-            return EncodingView("rotate", places, turned, turned @ turned.T)
+        rotated = scheme.rotate(ones, positions)[0, 0]
+        if (rotated != ones[0, 0]).any():
+            return EncodingView("rotate", axes, rotated, rotated @ rotated.T)
         bias = scheme.bias(ones, ones, positions, positions)
         if bias is not None:
-            return EncodingView("bias", places, _bias_codes(scheme, positions, width), bias[0].mean(dim=0))
-    return EncodingView("none", places, codes, codes @ codes.T)
+            return EncodingView("bias", axes, _bias_codes(scheme, positions, width), bias[0].mean(dim=0))
+    return EncodingView("none", axes, codes, codes @ codes.T)
 
 
 def _bias_codes(scheme: Position, positions: Tensor, width: int) -> Tensor:
@@ -182,7 +182,7 @@ def describe_waves(view: EncodingView) -> Waves | None:
         return None
     ratios = (periods[1:] / periods[:-1]).log()
     flips = laws.flips(view).double()
-    often = (flips >= 4) & (view.places.shape[1] == 1)  # fewer say little; on a grid the text jumps
+    often = (flips >= 4) & (view.positions.shape[1] == 1)  # fewer say little; on a grid the text jumps
     halving = None
     if int(often.sum()) >= 3 and float(flips[often].std()) > 0:
         index = torch.arange(len(flips), dtype=torch.float64)[often]
@@ -209,7 +209,7 @@ def _cost(scheme: Position, door: str, width: int) -> Cost:
 class Moved:
     """A linear map applied to one code: `matrix @ before` is `moved`, and should be `after`."""
 
-    exact: bool  # by its formula, or else fitted to all places
+    exact: bool  # by its formula, or else fitted to all positions
     matrix: Float[Tensor, "W W"]
     place: int
     before: Float[Tensor, " W"]
@@ -222,7 +222,7 @@ def find_shift(view: EncodingView, steps: int, place: int, base: float | None = 
 
     With a base the codes are sinusoidal, and the map is known; else it is fitted by least squares.
     """
-    start, end = pairs_at(view.places, step_axis(view.places), steps)
+    start, end = pairs_at(view.positions, step_axis(view.positions), steps)
     if view.size() == 0.0 or not len(start):
         return None
     width = view.codes.shape[1]

@@ -85,12 +85,12 @@ def report_score(name: str, q: Float[Tensor, "1 1 Q E"], k: Float[Tensor, "1 1 K
 def measure_variance(width: int, generator: torch.Generator, n: int = 128, repeats: int = 8) -> Variance:
     """Measure `repeats · n²` dot products of width `width`."""
     q, k = (torch.randn(repeats, 1, n, width, generator=generator, dtype=torch.float64) for _ in range(2))
-    found = []
+    rows = []
     for attention in (Dot(), ScaledDot()):
         weights = attention.weights(q, k)
         slope = (weights * (1 - weights)).mean()
-        found.append((attention.scores(q, k).var(), weights.amax(dim=-1).mean(), slope))
-    (dot, largest_dot, slope_dot), (scaled, largest_scaled, slope_scaled) = (map(float, row) for row in found)
+        rows.append((attention.scores(q, k).var(), weights.amax(dim=-1).mean(), slope))
+    (dot, largest_dot, slope_dot), (scaled, largest_scaled, slope_scaled) = (map(float, row) for row in rows)
     return Variance(width, dot, scaled, largest_dot, largest_scaled, slope_dot, slope_scaled)
 
 

@@ -106,8 +106,8 @@ def token_losses(logits: Float[Tensor, "B T V"], batch: Batch) -> tuple[Float[Te
     logits, say, real = logits.float(), batch.tgt.labels, batch.tgt.token_mask
     losses = torch.nn.functional.cross_entropy(logits.transpose(1, 2), say, reduction="none")
     right, n = (logits.argmax(dim=-1) == say) & real, real.sum(dim=0)
-    seen = n > 0
-    return (losses * real).sum(dim=0)[seen] / n[seen], right.sum(dim=0)[seen] / n[seen]
+    counted = n > 0
+    return (losses * real).sum(dim=0)[counted] / n[counted], right.sum(dim=0)[counted] / n[counted]
 
 
 def _ids(symbols: NDArray[np.int64]) -> list[int]:

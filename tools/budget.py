@@ -48,9 +48,10 @@ def count(source: Path = SOURCE) -> Budget:
         text = path.read_text(encoding="utf-8")
         name, tree = str(path.relative_to(source)), ast.parse(text)
         files[name] = len(text.splitlines())
-        upward += [f"{name}:{node.lineno}" for node in ast.walk(tree) if _reaches_up(node)]
         for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef):
+            if isinstance(node, ast.Import | ast.ImportFrom) and _reaches_up(node):
+                upward.append(f"{name}:{node.lineno}")
+            elif isinstance(node, ast.ClassDef):
                 classes.setdefault(node.name, []).append(name)
             elif isinstance(node, Function):
                 functions[f"{name}:{node.lineno} {node.name}"] = (node.end_lineno or node.lineno) - node.lineno + 1
@@ -64,10 +65,10 @@ def _nested_imports(tree: ast.AST) -> Iterator[int]:
             yield from (node.lineno for node in ast.walk(function) if isinstance(node, ast.Import | ast.ImportFrom))
 
 
-def _reaches_up(node: ast.AST) -> bool:
+def _reaches_up(node: ast.Import | ast.ImportFrom) -> bool:
     if isinstance(node, ast.Import):
         return any(alias.name == "regard" for alias in node.names)
-    if not isinstance(node, ast.ImportFrom) or node.module != "regard":
+    if node.module != "regard":
         return False
     modules = {path.stem for path in SOURCE.glob("*.py")} | {path.name for path in SOURCE.iterdir() if path.is_dir()}
     return any(alias.name != "__version__" and alias.name not in modules for alias in node.names)

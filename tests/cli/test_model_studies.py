@@ -9,6 +9,7 @@ from rich.text import Text
 
 from regard.cli import main
 from regard.cli.study_runner import command_line, table_json
+from tests.cli.pages import filled
 from tests.cli.test_align import saved
 from tests.study.models import make_pairs
 
@@ -67,6 +68,7 @@ def test_json_is_for_programs(run, name, tmp_path):
     shown = f"regard study {name} {tmp_path.name}/model --data {tmp_path.name}/pairs.tsv --quick"
     assert found["signature"]["command"].startswith(shown) and str(tmp_path) not in json.dumps(found)
     assert list(found["tables"]) == TABLES[name]
+    assert f"Signature: `{shown}" in filled(found)
     for table in found["tables"].values():
         assert table["rows"] and all(len(row) == len(table["columns"]) for row in table["rows"])
 
@@ -94,7 +96,7 @@ def test_the_same_seed_gives_the_same_numbers(run):
         (["--out", "nowhere/x.png"], "the folder for 'x.png' does not exist: nowhere"),
         (["--limit", "3"], "pairs or more that the model can read, got 3"),
         (["--sentences", "3"], "pairs or more that the model can read, got 3"),
-        (["--device", "gpu"], "must be auto, cpu, cuda or cuda:N, got 'gpu'"),
+        (["--device", "gpu"], "unknown device 'gpu': did you mean 'cpu'? valid are auto, cpu, cuda, cuda:N"),
     ],
 )
 def test_mistakes_end_in_one_line(run, args, message, tmp_path, monkeypatch):

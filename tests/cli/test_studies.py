@@ -7,6 +7,7 @@ import pytest
 
 from regard.cli import main
 from regard.study import complexity as complexity_study
+from tests.cli.pages import filled
 from tests.study.test_complexity import TINY
 from tests.train.tiny import TABLES, reversals, write_tsv
 
@@ -37,6 +38,7 @@ def test_complexity_prints_json_with_tables_and_draws(run, tmp_path, monkeypatch
     assert figure.exists()
     assert (found["study"], found["signature"]["command"]) == ("complexity", "regard study complexity --device cpu")
     assert list(found["tables"]) == ["laws", "time-over-n", "time-over-d", "training"]
+    assert "`regard study complexity --device cpu`" in filled(found)
     assert {"settings", "paces", "dtype"} <= found.keys() and "race" in found["settings"]
     assert "measuring time and memory over n" in printed.err
 
@@ -50,6 +52,7 @@ def test_extrapolate_trains_the_named_schemes(run):
         == "regard study extrapolate alibi learned --length 4 --steps 2 --quick --device cpu"
     )
     assert [row[0] for row in found["tables"]["losses"]["rows"]] == ["alibi", "learned"]
+    assert "| alibi | " in filled(found)
     assert "by_place" in found["schemes"][0]
     assert "not defined" in run("extrapolate", "learned", *given).out
     assert "unknown scheme 'aliby'" in run("extrapolate", "aliby", *given, code=2).err
@@ -85,6 +88,7 @@ def test_ablate_runs_a_file_and_goes_on(run, tmp_path):
     assert found["signature"]["command"] == command and found["signature"]["seed"] == "0"
     assert str(tmp_path) not in json.dumps(found).replace(str(tmp_path / "mine.toml"), "")
     assert [row[1] for row in found["tables"]["variants"]["rows"]] == ["baseline", "rms"]
+    assert "| norm | rms | " in filled(found)
     again = run("ablate", *given)
     assert "seed 0" not in again.err
     assert "rms" in again.out

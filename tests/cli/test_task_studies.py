@@ -9,6 +9,7 @@ import pytest
 
 from regard.cli import main
 from regard.study import dialogue, images, video
+from tests.cli.pages import filled
 
 STUDIES = {"images": images, "video": video, "dialogue": dialogue}
 
@@ -56,6 +57,7 @@ def test_each_prints_json_with_its_table_and_draws(run, tmp_path, args, bound):
     assert table["columns"][-2:] == ["upper bound", "shuffled"]
     assert [row[0] for row in table["rows"]] == [args[1], "none"]
     assert found["signature"]["command"].startswith(f"regard study {' '.join(args)} none --quick --seeds 1 --seed 3")
+    assert f"| {args[1]} | " in filled(found)
     assert "--out" not in found["signature"]["command"] and "--json" not in found["signature"]["command"]
 
 
@@ -79,7 +81,7 @@ def test_the_table_is_for_people(run):
         (("images", "--seeds", "0"), "--seeds must be 1 or more, got 0"),
         (("video", "--directions", "6"), "directions must be 4 or 8, got 6"),
         (("dialogue", "--out", "figure.bmp"), "got 'figure.bmp'"),
-        (("dialogue", "--device", "abacus"), "got 'abacus'"),
+        (("dialogue", "--device", "abacus"), "unknown device 'abacus'"),
     ],
 )
 def test_mistakes_end_in_one_line(run, args, said):

@@ -37,7 +37,7 @@ def cell(chromium):  # noqa: F811
     yield show
     for context in visits.contexts:
         context.close()
-    assert not visits.wrong, visits.wrong
+    assert not visits.errors, visits.errors
 
 
 @pytest.fixture(scope="module")

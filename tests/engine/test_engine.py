@@ -86,8 +86,6 @@ def test_a_scheduler_refuses_settings_at_once_and_reports_what_fails(monkeypatch
     scheduler = engine.scheduler()
     with pytest.raises(ValueError, match="n_best must lie between 1 and beam, got 9 and 2"):
         scheduler.add(SRC[0], DecodeSettings(beam=2, n_best=9))
-    with pytest.raises(ValueError, match="unknown method 'bean'"):
-        scheduler.add(SRC[0], DecodeSettings(method="bean"))
     number = scheduler.add([V + 5], DecodeSettings())
     ((other, error),) = scheduler.step()
     assert other == number and isinstance(error, IndexError) and len(scheduler) == 0

@@ -109,7 +109,7 @@ def test_where_nothing_can_be_kept_it_is_made_for_now(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     library = open_library()
     assert not library.path.exists()
-    assert isinstance(library.bytes_are_quick(), bool)
+    assert isinstance(library.has_fast_int8(), bool)
     assert n_calls(calls) == 1
 
 

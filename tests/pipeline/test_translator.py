@@ -147,11 +147,6 @@ def test_a_batch_without_tokens_is_refused():
         make_translator(batch_tokens=0).translate("abc")
 
 
-def test_an_unknown_method_is_refused_by_name():
-    with pytest.raises(ValueError, match="unknown method 'bean': did you mean 'beam'"):
-        make_translator(method="bean").translate("abc")
-
-
 @pytest.mark.parametrize(("tgt_lang", "separator"), [("en", " "), ("zh-CN", ""), ("zho_Hans", ""), ("ja", "")])
 def test_a_text_that_is_too_long_is_translated_sentence_by_sentence(tgt_lang, separator):
     translator = make_translator(Counting(Echo(V)), tgt_lang, max_len=10, batch_tokens=100)

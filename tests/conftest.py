@@ -32,8 +32,7 @@ def import_kernels() -> None:
     hooks = [finder for finder in sys.meta_path if type(finder).__module__.startswith("jaxtyping")]
     sys.meta_path[:] = [finder for finder in sys.meta_path if finder not in hooks]
     try:
-        for name in ("beam", "decode", "losses"):
-            importlib.import_module(f"regard.kernels.{name}")  # the package imports the others
+        importlib.import_module("regard.kernels")
     finally:
         sys.meta_path[:0] = hooks
 

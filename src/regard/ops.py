@@ -21,7 +21,8 @@ SHORT, WIDEST, WIDEST_FLOAT32, LONG = 64, 128, 64, 64
 FEW, KEYS_AT_ONCE, WIDEST_VALUE = 16, 512, 256
 
 
-def _triton():
+def triton_kernels():
+    """Return the package of our kernels; nothing else imports it."""
     from regard import kernels  # Triton is installed only where there is a GPU, and takes a second to import
 
     return kernels
@@ -49,7 +50,7 @@ def linear(
     """Return `x Wᵀ + b`."""
     if bias is None or not usable_in_training(x) or is_sharded(weight):
         return F.linear(x, weight, bias)
-    return _triton().linear.linear(x, weight, bias)
+    return triton_kernels().linear.linear(x, weight, bias)
 
 
 def joint_linear(x: Float[Tensor, "*B D"], maps: Sequence[Any]) -> tuple[Tensor, ...]:
@@ -60,7 +61,7 @@ def joint_linear(x: Float[Tensor, "*B D"], maps: Sequence[Any]) -> tuple[Tensor,
     weight, sizes = torch.cat([each.weight for each in maps]), [each.out_features for each in maps]
     if not (biases and usable_in_training(x)):
         return F.linear(x, weight, torch.cat(biases) if biases else None).split(sizes, dim=-1)
-    return _triton().linear.joint_linear(x, weight, torch.cat(biases), sizes)
+    return triton_kernels().linear.joint_linear(x, weight, torch.cat(biases), sizes)
 
 
 def feed_forward(
@@ -68,7 +69,7 @@ def feed_forward(
 ) -> Float[Tensor, "*B D"]:
     """Return `outer(dropout(activation(inner(x))))` for two linear layers."""
     if activation is F.relu and usable_in_training(x) and not is_sharded(inner.weight):
-        return _triton().linear.feed_forward(x, inner.weight, inner.bias, outer.weight, outer.bias, rate)
+        return triton_kernels().linear.feed_forward(x, inner.weight, inner.bias, outer.weight, outer.bias, rate)
     return outer(dropout(activation(inner(x)), rate))
 
 
@@ -92,7 +93,11 @@ def dropout(x: Float[Tensor, "*shape"], rate: float) -> Float[Tensor, "*shape"]:
 
 def add_dropout(x: Float[Tensor, "*B D"], update: Float[Tensor, "*B D"], rate: float) -> Float[Tensor, "*B D"]:
     """Return `x + dropout(update)`."""
-    return _triton().norm.add_dropout(x, update, rate) if rate > 0.0 and usable(update) else x + dropout(update, rate)
+    return (
+        triton_kernels().norm.add_dropout(x, update, rate)
+        if rate > 0.0 and usable(update)
+        else x + dropout(update, rate)
+    )
 
 
 def layer_norm(
@@ -100,7 +105,7 @@ def layer_norm(
 ) -> Float[Tensor, "*B D"]:
     """Normalise each vector over its features."""
     if usable(x) and bias is not None:
-        return _triton().norm.add_norm(x, None, weight, bias, eps, 0.0)
+        return triton_kernels().norm.add_norm(x, None, weight, bias, eps, 0.0)
     return F.layer_norm(x, weight.shape, weight, bias, eps)
 
 
@@ -114,7 +119,7 @@ def add_layer_norm(
 ) -> Float[Tensor, "*B D"]:
     """Return `layer_norm(x + dropout(update))`."""
     if usable(x) and bias is not None:
-        return _triton().norm.add_norm(x, update, weight, bias, eps, rate)
+        return triton_kernels().norm.add_norm(x, update, weight, bias, eps, rate)
     return F.layer_norm(x + dropout(update, rate), weight.shape, weight, bias, eps)
 
 
@@ -126,7 +131,7 @@ def gru_gates(
     i is the input's part of the gates, s that of the state h, each in the order r, z, n, as in PyTorch and cuDNN.
     """
     if usable(of_input):
-        return _triton().gru.gru_gates(of_input, of_state, state)
+        return triton_kernels().gru.gru_gates(of_input, of_state, state)
     D = state.shape[-1]
     r, z = torch.sigmoid(of_input[:, : 2 * D] + of_state[:, : 2 * D]).chunk(2, dim=-1)
     new = torch.tanh(torch.addcmul(of_input[:, 2 * D :], r, of_state[:, 2 * D :]))
@@ -142,7 +147,7 @@ def attention_gru(
     weights: tuple[Tensor, Tensor, Tensor, Tensor, Tensor],
 ) -> tuple[Float[Tensor, "T B D"], Float[Tensor, "T B E"]]:
     """Return all states and contexts of a GRU with additive attention; only where `additive_few_fits`."""
-    return _triton().gru.attention_gru(words, state, f_k, values, lengths, weights)
+    return triton_kernels().gru.attention_gru(words, state, f_k, values, lengths, weights)
 
 
 def short_attention_fits(
@@ -164,7 +169,7 @@ def short_attention_fits(
 def short_attention(q: Tensor, k: Tensor, v: Tensor, mask: Mask, scale: float) -> Tensor:
     """Return `softmax(scale · q kᵀ) v`; only where `short_attention_fits`."""
     q, k, v = (x.to(_compute_dtype(q)) for x in (q, k, v))
-    return _triton().attention_short.short_attention(q, k, v, mask.key_lengths, mask.causal, scale)
+    return triton_kernels().attention_short.short_attention(q, k, v, mask.key_lengths, mask.causal, scale)
 
 
 def relative_attention_fits(q: Tensor, k: Tensor, v: Tensor) -> bool:
@@ -182,7 +187,7 @@ def relative_attention(
 ) -> Tensor:
     """Return `softmax(scale · q kᵀ + bias) v`; only where `relative_attention_fits`."""
     q, k, v = (x.to(_compute_dtype(q)) for x in (q, k, v))
-    return _triton().relative_forward.relative_attention(q, k, v, mask, bias, scale, rate)
+    return triton_kernels().relative_forward.relative_attention(q, k, v, mask, bias, scale, rate)
 
 
 def additive_few_fits(q: Tensor, k: Tensor, mask: Mask, bias: Tensor | None, rate: float) -> bool:
@@ -197,7 +202,7 @@ def additive_few_fits(q: Tensor, k: Tensor, mask: Mask, bias: Tensor | None, rat
 
 def additive_few(f_q: Tensor, f_k: Tensor, w: Tensor, v: Tensor, mask: Mask) -> Tensor:
     """Return `softmax(w · tanh(f_q + f_k)) v`; only where `additive_few_fits`."""
-    return _triton().additive_short.additive_attention_short(f_q, f_k, w, v, mask.key_lengths)
+    return triton_kernels().additive_short.additive_attention_short(f_q, f_k, w, v, mask.key_lengths)
 
 
 def additive_many_fits(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> bool:
@@ -216,7 +221,7 @@ def additive_many(f_q: Tensor, f_k: Tensor, w: Tensor, v: Tensor, mask: Mask, ra
     Half precision takes the GPU's approximate tanh, unless the exact one is asked for.
     """
     approximate = f_q.dtype.itemsize == 2 and not exact
-    return _triton().additive.additive_attention(f_q, f_k, w, v, mask, rate, approximate)
+    return triton_kernels().additive.additive_attention(f_q, f_k, w, v, mask, rate, approximate)
 
 
 def _compute_dtype(x: Tensor) -> torch.dtype:

@@ -147,8 +147,6 @@ def select_engine(model: "Seq2Seq", precision: str = "float32") -> Engine:
     packed: on a CPU for compiled code, on a GPU, where positions are added, for steps of fixed shape. In int8 the
     linear maps of every other model are 8-bit ones.
     """
-    from regard.engine.cuda import cuda_engine  # PyTorch begins here
-    from regard.engine.pack import pack_for_cpu
-    from regard.engine.plain import plain_engine
+    from regard.engine import cuda, pack, plain  # PyTorch begins here
 
-    return pack_for_cpu(model, precision) or cuda_engine(model) or plain_engine(model, precision)
+    return pack.pack_for_cpu(model, precision) or cuda.cuda_engine(model) or plain.plain_engine(model, precision)

@@ -14,10 +14,11 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.batch import Source
+from regard.batch import Source, sequence_mask
 from regard.model.norm import LayerNorm
 from regard.model.seq2seq import allowed_log_probs, top_k
 from regard.model.transformer import DecoderLayer, Transformer
+from regard.ops import triton_kernels, usable
 from regard.padding import EOS
 from regard.position.contract import PositionTable
 
@@ -164,11 +165,8 @@ def join_linears(maps: Sequence[Any]) -> tuple[Tensor, Tensor]:
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool = False) -> Tensor:
     """Return `x Wᵀ + b`, or its ReLU."""
-    if x.is_cuda and len(x) <= FEW:
-        from regard.kernels.linear import skinny_gemm, skinny_gemm_fits  # only on a GPU is Triton installed
-
-        if skinny_gemm_fits(x):
-            return skinny_gemm(x, weight, bias, relu)
+    if x.is_cuda and len(x) <= FEW and (kernel := triton_kernels().linear).skinny_gemm_fits(x):
+        return kernel.skinny_gemm(x, weight, bias, relu)
     if x.is_cuda and relu and bias is not None:
         return torch._addmm_activation(bias, x, weight.T)  # pyright: ignore[reportPrivateImportUsage]
     x = F.linear(x, weight, bias)
@@ -177,11 +175,10 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool = False) -
 
 def add_norm(x: Tensor, update: Tensor | None, norm: Any) -> tuple[Tensor, Tensor]:
     """Return `x + update` and its norm."""
-    if x.is_cuda and x.dtype.itemsize <= 4:
-        from regard.kernels.norm import add_norm_decode  # only on a GPU is Triton installed
-
+    if usable(x):
         eps = torch.finfo(x.dtype).eps if norm.eps is None else norm.eps
-        return add_norm_decode(x, update, norm.weight, norm.bias if isinstance(norm, LayerNorm) else None, eps)
+        bias = norm.bias if isinstance(norm, LayerNorm) else None
+        return triton_kernels().norm.add_norm_decode(x, update, norm.weight, bias, eps)
     total = x if update is None else x + update
     return total, norm(total)
 
@@ -194,11 +191,9 @@ def self_attention(
     n_heads: int,
 ) -> Float[Tensor, "R D"]:
     """Store the new keys and values, and let each query attend to its own and to those of its origins."""
-    if qkv.is_cuda and qkv.dtype.itemsize <= 4:
-        from regard.kernels import decode as kernel
-
+    if usable(qkv):
         out = torch.empty_like(qkv[:, : cache.shape[-1]])
-        return kernel.self_attention_decode(qkv, cache, origins, lengths, n_heads, out)
+        return triton_kernels().decode.self_attention_decode(qkv, cache, origins, lengths, n_heads, out)
     _, B, T, N, D = cache.shape
     q, *new = qkv.view(B, N, 3, D).unbind(2)
     sentences = torch.arange(B, device=qkv.device)
@@ -221,13 +216,12 @@ def cross_attention(
     n_heads: int,
 ) -> Float[Tensor, "R D"]:
     """Let the hypotheses of each sentence attend to its source."""
-    if q.is_cuda and q.dtype.itemsize <= 4:
-        from regard.kernels import decode as kernel
-
-        return kernel.cross_attention_decode(q, keys, values, lengths, n_heads, torch.empty_like(q))
+    if usable(q):
+        out = torch.empty_like(q)
+        return triton_kernels().decode.cross_attention_decode(q, keys, values, lengths, n_heads, out)
     B, S, D = keys.shape
     heads = [x.unflatten(2, (n_heads, -1)).transpose(1, 2) for x in (q.view(B, -1, D), keys, values)]
-    real = torch.arange(S, device=q.device) < lengths[:, None]
+    real = sequence_mask(lengths, S)
     mixed = F.scaled_dot_product_attention(*heads, attn_mask=real[:, None, None]).nan_to_num(0.0)
     return mixed.transpose(1, 2).reshape(q.shape)
 
@@ -236,10 +230,8 @@ def best_tokens(
     logits: Float[Tensor, "R V"], k: int, min_token: int
 ) -> tuple[Float[Tensor, "R k"], Int[Tensor, "R k"]]:
     """Return the k most probable tokens that may follow, with their log-probabilities."""
-    if logits.is_cuda and logits.dtype.itemsize <= 4:
-        from regard.kernels import decode as kernel
-
-        return kernel.topk(logits, k, min_token)
+    if usable(logits):
+        return triton_kernels().decode.topk(logits, k, min_token)
     allowed = allowed_log_probs(logits, None)
     allowed[:, :min_token] = -torch.inf
     return top_k(allowed, k)

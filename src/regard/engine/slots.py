@@ -12,6 +12,7 @@ from regard.batch import Source, make_source, padded_source
 from regard.config import DecodeSettings
 from regard.engine.beam_state import BeamState
 from regard.engine.slot_decoder import SlotDecoder
+from regard.ops import triton_kernels
 from regard.padding import EOS, Ids
 from regard.search.hypothesis import Hypothesis, make_hypothesis, max_lengths
 from regard.search.traceback import best_hypotheses
@@ -158,10 +159,9 @@ class SlotPool:
     def _hypotheses(self, slots: Int[Tensor, " M"]) -> list[list[Hypothesis]]:
         history, lengths, settings = self.beams.history, self.slots.lengths, self.settings
         if self.on_gpu:
-            from regard.kernels.beam import HistoryArgs, traceback  # only on a GPU is Triton installed
-
-            args = HistoryArgs(*history.columns)
-            tokens, log_probs = traceback(args, slots, lengths, settings.n_best, settings.length_penalty)
+            kernel = triton_kernels().beam
+            args = kernel.HistoryArgs(*history.columns)
+            tokens, log_probs = kernel.traceback(args, slots, lengths, settings.n_best, settings.length_penalty)
             return make_hypotheses(tokens.cpu().numpy(), log_probs.cpu().numpy(), settings.length_penalty)
         here = lengths[slots].numpy()
         return best_hypotheses(history.take(slots, int(here.max())), here, settings)
@@ -169,11 +169,9 @@ class SlotPool:
     def _step(self) -> None:
         log_probs, tokens = self.decoder.step(self.beams.tokens, self.slots, self.codes, self.k)
         if log_probs.is_cuda:
-            from regard.kernels.beam import BeamArgs, HistoryArgs, advance  # only on a GPU is Triton installed
-
-            beams, slots = self.beams, self.slots
-            args = BeamArgs(*beams.columns), HistoryArgs(*beams.history.columns)
-            return advance(*args, slots.origins, slots.lengths, log_probs, tokens, beams.length_penalty)
+            kernel, beams, slots = triton_kernels().beam, self.beams, self.slots
+            args = kernel.BeamArgs(*beams.columns), kernel.HistoryArgs(*beams.history.columns)
+            return kernel.advance(*args, slots.origins, slots.lengths, log_probs, tokens, beams.length_penalty)
         return self.slots.advance(*self.beams.advance(log_probs, tokens, self.slots.lengths))
 
 

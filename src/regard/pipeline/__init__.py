@@ -17,6 +17,7 @@ from regard.pipeline.translator import Translator
 from regard.zoo import find_model
 
 if TYPE_CHECKING:
+    from regard.checkpoint.folder import Checkpoint
     from regard.model import Seq2Seq
     from regard.pipeline.generator import Generator
 
@@ -84,21 +85,24 @@ def _reopen(folder: Path, precision: str) -> Engine:
 
 
 def _plain_model(folder: Path) -> "Seq2Seq":
-    from regard.checkpoint.folder import load_model  # PyTorch, which only a trace of this model needs
+    return _load_checkpoint(folder).model
 
-    return load_model(folder).model
+
+def _load_checkpoint(folder: Path) -> "Checkpoint":
+    from regard.checkpoint.folder import load_model  # PyTorch, which a C++ model needs for traces only
+
+    return load_model(folder)
 
 
 def _load_plain(
     folder: Path, device: str, precision: str, shortlist: str | PathLike[str] | None
 ) -> "Translator | Generator":
-    import torch  # where a model is not one for C++, or on a GPU
+    from regard.pipeline.generator import Generator  # PyTorch: the model is not one for C++, or is on a GPU
 
-    from regard.checkpoint.folder import load_model
-    from regard.pipeline.generator import Generator
-
-    checkpoint = load_model(folder)
-    model = checkpoint.model if device == "cpu" else checkpoint.model.to(device, getattr(torch, precision))
+    checkpoint = _load_checkpoint(folder)
+    model = checkpoint.model
+    if device != "cpu":
+        model = (model.bfloat16() if precision == "bfloat16" else model.float()).to(device)
     engine = select_engine(model, precision)
     if checkpoint.settings.model.family == "decoder":
         return Generator.from_checkpoint(checkpoint, engine)

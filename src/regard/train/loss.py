@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from regard.batch import Batch, duplicate_rows
 from regard.model import Seq2Seq
+from regard.ops import triton_kernels, usable
 
 
 def smoothed_cross_entropy(
@@ -106,12 +107,10 @@ class LinearRDrop(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, table: Tensor, labels: Tensor, mask: Tensor, smoothing: float, weight: float
     ) -> tuple[Tensor, Tensor]:
-        from regard.kernels.losses import rdrop_loss  # Triton is installed only with CUDA
-
         kind = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else x.dtype
         x, weights = x.to(kind), table.to(kind)
         logits = x @ weights.T
-        loss, plain = rdrop_loss(logits, labels, mask, smoothing, weight)
+        loss, plain = triton_kernels().losses.rdrop_loss(logits, labels, mask, smoothing, weight)
         ctx.save_for_backward(logits @ weights, (logits.T @ x).to(table.dtype))
         ctx.mark_non_differentiable(plain)
         return loss, plain
@@ -121,10 +120,8 @@ class LinearRDrop(torch.autograd.Function):
 
 def _block(logits: Tensor, labels: Tensor, mask: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
     """Return both sums over one block, and the gradient of the first for its logits."""
-    if logits.is_cuda and logits.dtype.itemsize <= 4:
-        from regard.kernels.losses import smoothed_loss  # Triton is installed only with CUDA
-
-        return *smoothed_loss(logits, labels, mask, smoothing), logits
+    if usable(logits):
+        return *triton_kernels().losses.smoothed_loss(logits, labels, mask, smoothing), logits
     kind, V = logits.dtype, logits.shape[-1]
     logits = logits.float() if kind in {torch.bfloat16, torch.float16} else logits
     gold = logits.gather(1, labels[:, None])

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
+from regard.batch import sequence_mask
 from regard.build import NORM_FIRST, assemble_heads, build_part, refuse_meaningless
 from regard.config import HeadsSettings, ModelSettings, PartSettings, choose
 from regard.mask import Mask, padding
@@ -64,7 +65,7 @@ class Classifier(nn.Module):
             lengths = None if lengths is None else lengths + 1
         T = x.shape[1]
         mask = Mask() if lengths is None else padding(lengths, T)
-        real = None if lengths is None else torch.arange(T, device=x.device) < lengths[:, None]
+        real = None if lengths is None else sequence_mask(lengths, T)
         x = self.encoder(x, positions, mask, real)
         return self.output(x[:, 0] if self.own_token is not None else mean_of_real(x, real))
 

@@ -96,9 +96,8 @@ class SlotLayer(nn.Module):
         return linear(pooled, self.own_out.weight, self.own_out.bias)
 
     def _cross_attend(self, x: Tensor, slots: Slots, layer: int) -> Tensor:
-        keys, values = slots.cross_cache[:, :, layer].unbind(2)
         q = linear(x, self.cross_q.weight, self.cross_q.bias)
-        pooled = cross_attention(q, keys, values, slots.src_lengths, self.n_heads)
+        pooled = cross_attention(q, slots.cross_cache[:, :, layer], slots.src_lengths, self.n_heads)
         return linear(pooled, self.cross_out.weight, self.cross_out.bias)
 
     def _feed_forward(self, x: Tensor) -> Tensor:
@@ -209,13 +208,10 @@ def self_attention(
 
 
 def cross_attention(
-    q: Float[Tensor, "R D"],
-    keys: Float[Tensor, "B S D"],
-    values: Float[Tensor, "B S D"],
-    lengths: Int[Tensor, " B"],
-    n_heads: int,
+    q: Float[Tensor, "R D"], cache: Float[Tensor, "B S 2 D"], lengths: Int[Tensor, " B"], n_heads: int
 ) -> Float[Tensor, "R D"]:
     """Let the hypotheses of each sentence attend to its source."""
+    keys, values = cache.unbind(2)
     if usable(q):
         out = torch.empty_like(q)
         return triton_kernels().decode.cross_attention_decode(q, keys, values, lengths, n_heads, out)

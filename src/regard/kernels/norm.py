@@ -99,12 +99,12 @@ def _add_norm_backward_kernel(
     d_out_ptr, total_ptr, weight_ptr, stats_ptr, seed_ptr, d_x_ptr, d_update_ptr, sums_ptr, n_rows, D, rate, n_programs,
     BLOCK: tl.constexpr, DROPS: tl.constexpr,
 ):  # fmt: skip
-    program = tl.program_id(0)
     cols = tl.arange(0, BLOCK)
     inside = cols < D
     weight = tl.load(weight_ptr + cols, inside, 0.0).to(tl.float32)
     d_weight = tl.zeros([BLOCK], tl.float32)
     d_bias = tl.zeros([BLOCK], tl.float32)
+    program = tl.program_id(0)
     for row in range(program, n_rows, n_programs):
         at = row * D + cols
         d_out = tl.load(d_out_ptr + at, inside, 0.0).to(tl.float32)

@@ -107,26 +107,17 @@ WRITTEN_WITHOUT_SPACES = {"zh", "zho", "cmn", "yue", "wuu", "lzh", "ja", "jpn"}
 Tick = Callable[[int], None]  # told how many lines more are done
 
 
+@dataclass(eq=False, repr=False)
 class Translator:
     """An engine with its tokenizer, ready to translate; `max_len` is the number of tokens that it was made to read."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        tokenizer: Tokenizer,
-        settings: DecodeSettings,
-        src_lang: str,
-        tgt_lang: str,
-        max_len: int,
-        shortlist: Shortlist | None = None,
-    ):
-        self.engine = engine
-        self.tokenizer = tokenizer
-        self.settings = settings
-        self.src_lang = src_lang
-        self.tgt_lang = tgt_lang
-        self.max_len = max_len
-        self.shortlist = shortlist
+    engine: Engine
+    tokenizer: Tokenizer
+    settings: DecodeSettings
+    src_lang: str
+    tgt_lang: str
+    max_len: int
+    shortlist: Shortlist | None = None
 
     @classmethod
     def from_checkpoint(cls, checkpoint: "Checkpoint", engine: Engine) -> "Translator":

@@ -5,12 +5,11 @@ import torch
 
 from regard.config import DecodeSettings
 from regard.engine import slot_decoder as plain
-from regard.engine.beam_state import BeamState
 from regard.engine.slot_decoder import Slots
-from regard.engine.slots import make_hypotheses
+from regard.engine.slots import BeamState, make_hypotheses
 from regard.model.norm import LayerNorm, RMSNorm
 from regard.padding import EOS
-from regard.search.traceback import INTEGERS, REALS, best_hypotheses
+from regard.search.hypothesis import INTEGERS, REALS, best_hypotheses
 
 pytest.importorskip("triton")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -47,8 +46,7 @@ def test_cross_attention_decode(N, S, H, E):
 
     q, seen = torch.randn(3 * N, H * E), torch.randn(3, S, 2, 2, H * E)
     lengths = torch.tensor([0, 1, S], dtype=torch.int32)  # an empty slot gives zeros
-    keys, values = seen[:, :, 1].unbind(2)
-    want = plain.cross_attention(q, keys, values, lengths, H)
+    want = plain.cross_attention(q, seen[:, :, 1], lengths, H)
     there = seen.to(DEVICE)[:, :, 1].unbind(2)
     q, lengths = moved(q, lengths)
     got = cross_attention_decode(q, *there, lengths, H, torch.empty_like(q))

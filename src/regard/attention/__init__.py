@@ -1,8 +1,7 @@
 """Mixing values by weights: the table of attentions."""
 
-from regard.attention.additive import Additive
 from regard.attention.contract import Attention
-from regard.attention.dot import Bilinear, Dot, Gaussian, ScaledDot
+from regard.attention.scores import Additive, Bilinear, Dot, Gaussian, ScaledDot
 
 __all__ = ["ATTENTION", "Additive", "Attention", "Bilinear", "Dot", "Gaussian", "ScaledDot"]
 

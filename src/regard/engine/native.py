@@ -15,8 +15,7 @@ from regard.native import BeamSearchArgs, Library, SourceBatch, TopKOptions, Una
 from regard.padding import EOS, Ids, pad_sources
 from regard.search import CHECK
 from regard.search.decoder import DecoderState, IncrementalDecoder, TopK, allowed_log_probs
-from regard.search.hypothesis import Hypothesis, max_lengths
-from regard.search.traceback import INTEGERS, REALS, History, best_hypotheses
+from regard.search.hypothesis import INTEGERS, REALS, History, Hypothesis, best_hypotheses, max_lengths
 
 if TYPE_CHECKING:
     from regard.model import Seq2Seq

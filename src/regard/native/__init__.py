@@ -114,7 +114,7 @@ class TopKOptions(Structure):
 
 
 class BeamSearchArgs(Structure):
-    """What is wanted of a search, and where its history goes (`search/traceback.py`); beam_search.h has the same."""
+    """What is wanted of a search, and where its history goes (`search/hypothesis.py`); beam_search.h has the same."""
 
     _fields_ = [
         *((name, c_int64) for name in ("N", "n_best", "min_token", "T")),

@@ -1,7 +1,7 @@
 """Prompts -> texts."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -15,8 +15,8 @@ from regard.config import DecodeSettings, choose
 from regard.data.tokenizer import Tokenizer
 from regard.engine import Engine
 from regard.model import DecoderOnly
-from regard.model.decoder_only import DecoderOnlyState
 from regard.model.seq2seq import allowed_log_probs
+from regard.model.transformer import DecoderOnlyState
 from regard.padding import BOS, EOS
 from regard.pipeline.translator import Translation, make_translation
 from regard.search.hypothesis import Hypothesis
@@ -100,29 +100,17 @@ def as_text(tokenizer: Tokenizer, before: Sequence[int], tokens: Iterable[int]) 
 EXTRAPOLATING = {"alibi"}
 
 
+@dataclass(eq=False, repr=False)
 class Generator:
-    """An engine of a decoder-only model with its tokenizer, ready to write.
+    """An engine of a decoder-only model with its tokenizer, ready to write."""
 
-    `window` is the number of tokens that the model attends to, None for all.
-    """
-
-    def __init__(
-        self,
-        engine: Engine,
-        tokenizer: Tokenizer,
-        settings: DecodeSettings,
-        language: str,
-        max_len: int,
-        form: str = "text",
-        window: int | None = None,
-    ):
-        self.engine = engine
-        self.tokenizer = tokenizer
-        self.settings = settings
-        self.language = language
-        self.max_len = max_len
-        self.form = form
-        self.window = window
+    engine: Engine
+    tokenizer: Tokenizer
+    settings: DecodeSettings
+    language: str
+    max_len: int
+    form: str = "text"
+    window: int | None = None  # tokens that the model attends to; all without one
 
     @classmethod
     def from_checkpoint(cls, checkpoint: Checkpoint, engine: Engine) -> "Generator":

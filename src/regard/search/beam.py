@@ -80,7 +80,7 @@ def beam_search(
         left = np.flatnonzero(~final)
         state = state.reorder(partial.rows.flatten()) if N > 1 and len(left) else state
         if len(left) < B:
-            _collect(results, partial, np.flatnonzero(final), settings)
+            partial.collect(results, np.flatnonzero(final), settings.length_penalty)
             partial, finished, B = partial.keep(left), finished.keep(left), len(left)
             state = state.keep(left) if B else None
     return [ranked(hypotheses, settings.n_best) for hypotheses in results]
@@ -131,19 +131,8 @@ def _collect_ends(
     N = ends.shape[1]
     ended = partial.extend(best.tokens[:, :N], best.log_probs[:, :N], best.rows[:, :N])
     ended.totals[~ends] = -np.inf
-    _collect(results, ended, np.flatnonzero(ends.any(1)), settings)
+    ended.collect(results, np.flatnonzero(ends.any(1)), settings.length_penalty)
     return finished.add(ended, settings.length_penalty)
-
-
-def _collect(
-    results: list[list[Hypothesis]],
-    partial: PartialHypotheses,
-    indices: Int[np.ndarray, " M"],
-    settings: DecodeSettings,
-) -> None:
-    found = partial.hypotheses(indices, settings.length_penalty)
-    for sentence, hypotheses in zip(partial.sentences[indices].tolist(), found, strict=True):
-        results[sentence] += hypotheses
 
 
 def check_beam(settings: DecodeSettings) -> None:

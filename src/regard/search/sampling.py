@@ -40,22 +40,11 @@ def decode_loop(
         done |= partial.tokens == EOS
         over = done.all(1) | (partial.limits <= partial.length)
         if over.any():
-            _collect(results, partial, np.flatnonzero(over), settings)
+            partial.collect(results, np.flatnonzero(over), settings.length_penalty)
             left = np.flatnonzero(~over)
             partial, done = partial.keep(left), done[left]
             state = state.keep(left) if len(left) else None
-    return results
-
-
-def _collect(
-    results: list[list[Hypothesis]],
-    partial: PartialHypotheses,
-    indices: Int[np.ndarray, " M"],
-    settings: DecodeSettings,
-) -> None:
-    found = partial.hypotheses(indices, settings.length_penalty)
-    for sentence, hypotheses in zip(partial.sentences[indices].tolist(), found, strict=True):
-        results[sentence] = ranked(hypotheses, settings.n_best)
+    return [ranked(hypotheses, settings.n_best) for hypotheses in results]
 
 
 def greedy_search(

@@ -1,4 +1,4 @@
-"""Dot, scaled dot, bilinear, Gaussian."""
+"""The scores of the table: dot, scaled dot, bilinear, Gaussian, additive."""
 
 from abc import abstractmethod
 
@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard import ops
+from regard.attention.blockwise import AdditiveBlocks
 from regard.attention.contract import Attention, check, check_parameters, same_width
 from regard.attention.sdpa import fused_attention, kernel_name
 from regard.config import choose
@@ -15,19 +16,19 @@ from regard.mask import Mask
 from regard.position.contract import OffsetBias, Position
 
 
-class DotProduct(Attention):
-    """Score by `scale · qᵀk`, the scale given by a subclass. Θ(QKE) time."""
-
-    def __init__(self, dropout: float = 0.0):
-        super().__init__(dropout)
+class FusedAttention(Attention):
+    """Score by a dot product of mapped queries and keys, for which there are fused kernels. Θ(QKE) time."""
 
     @abstractmethod
+    def project(self, q: Tensor, k: Tensor, features: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return queries and keys whose dot products, times the scale, give the weights; refuse sizes that do not fit.
+
+        The features are those of `key_features`, where the caller has them.
+        """
+
     def scale(self, width: int) -> float:
         """Return the factor for queries and keys of this width."""
-
-    def scores(self, q: Tensor, k: Tensor) -> Tensor:
-        same_width(q, k, "a dot product")
-        return torch.einsum("bhqe,bhke->bhqk", q * self.scale(q.shape[-1]), k)
+        return 1.0
 
     def forward(
         self,
@@ -39,8 +40,35 @@ class DotProduct(Attention):
         features: Tensor | None = None,
     ) -> Tensor:
         check(q, k, v, mask, bias)
+        scale = self.scale(q.shape[-1])
+        q, k = self.project(q, k, features)
+        return fused_attention(q, k, v, mask, bias, scale, self.current_dropout())
+
+    def kernel(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Mask = Mask(), bias: Tensor | OffsetBias | None = None
+    ) -> str:
+        check(q, k, v, mask, bias)
+        scale = self.scale(q.shape[-1])
+        q, k = self.project(q, k, None)
+        return kernel_name(q, k, v, mask, bias, scale, self.current_dropout())
+
+
+class DotProduct(FusedAttention):
+    """Score by `scale · qᵀk`, the scale given by a subclass."""
+
+    def __init__(self, dropout: float = 0.0):
+        super().__init__(dropout)
+
+    @abstractmethod
+    def scale(self, width: int) -> float: ...
+
+    def scores(self, q: Tensor, k: Tensor) -> Tensor:
+        q, k = self.project(q, k, None)
+        return torch.einsum("bhqe,bhke->bhqk", q * self.scale(q.shape[-1]), k)
+
+    def project(self, q: Tensor, k: Tensor, features: Tensor | None) -> tuple[Tensor, Tensor]:
         same_width(q, k, "a dot product")
-        return fused_attention(q, k, v, mask, bias, self.scale(q.shape[-1]), self.current_dropout())
+        return q, k
 
     def position_bias(
         self,
@@ -53,12 +81,6 @@ class DotProduct(Attention):
     ) -> Tensor | OffsetBias | None:
         by_offset = position.offset_bias(q, q_positions, k_positions) if ops.relative_attention_fits(q, k, v) else None
         return position.bias(q, k, q_positions, k_positions) if by_offset is None else by_offset
-
-    def kernel(
-        self, q: Tensor, k: Tensor, v: Tensor, mask: Mask = Mask(), bias: Tensor | OffsetBias | None = None
-    ) -> str:
-        check(q, k, v, mask, bias)
-        return kernel_name(q, k, v, mask, bias, self.scale(q.shape[-1]), self.current_dropout())
 
 
 class Dot(DotProduct):
@@ -75,7 +97,7 @@ class ScaledDot(DotProduct):
         return width**-0.5
 
 
-class Bilinear(Attention):
+class Bilinear(FusedAttention):
     """Score by `qᵀWk` with one W for each head (Luong et al. 2015, arXiv:1508.04025).
 
     Queries and keys may have different widths. The fast path maps the queries by W once, Θ(QE²), or the keys, and is
@@ -92,30 +114,14 @@ class Bilinear(Attention):
         check_parameters(q, k, *self.w.shape)
         return torch.einsum("bhqe,hef,bhkf->bhqk", q, self.w.to(q.dtype), k)
 
-    def forward(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        mask: Mask = Mask(),
-        bias: Tensor | None = None,
-        features: Tensor | None = None,
-    ) -> Tensor:
-        check(q, k, v, mask, bias)
+    def project(self, q: Tensor, k: Tensor, features: Tensor | None) -> tuple[Tensor, Tensor]:
         check_parameters(q, k, *self.w.shape)
-        q, k = (self._mapped(q), k) if features is None else (q, features)
-        return fused_attention(q, k, v, mask, bias, 1.0, self.current_dropout())
+        if features is not None:
+            return q, features
+        return torch.einsum("bhqe,hef->bhqf", q, self.w.to(q.dtype)), k
 
     def key_features(self, k: Tensor) -> Tensor:
         return torch.einsum("bhkf,hef->bhke", k, self.w.to(k.dtype))
-
-    def kernel(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask = Mask(), bias: Tensor | None = None) -> str:
-        check(q, k, v, mask, bias)
-        check_parameters(q, k, *self.w.shape)
-        return kernel_name(self._mapped(q), k, v, mask, bias, 1.0, self.current_dropout())
-
-    def _mapped(self, q: Tensor) -> Tensor:
-        return torch.einsum("bhqe,hef->bhqf", q, self.w.to(q.dtype))
 
 
 # float16 ends at 65504 and ‖k‖²/2 need not; a power of two costs no digits.
@@ -123,7 +129,7 @@ UNIT = 256.0
 LEARNED = {"fixed": False, "learned": True}
 
 
-class Gaussian(Attention):
+class Gaussian(FusedAttention):
     """Score by `−‖(q − k) w‖² / 2` with one w for each head (Nadaraya 1964, Watson 1964).
 
     `−‖q − k‖²/2 = q·k − ‖k‖²/2 − ‖q‖²/2`, and the last term is the same for all keys of a row, so the softmax cancels
@@ -141,25 +147,9 @@ class Gaussian(Attention):
         squares = (q[:, :, :, None] - k[:, :, None]).square()  # (B, H, Q, K, E): the fast path never builds it
         return -squares.sum(dim=-1) / 2
 
-    def forward(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        mask: Mask = Mask(),
-        bias: Tensor | None = None,
-        features: Tensor | None = None,
-    ) -> Tensor:
-        check(q, k, v, mask, bias)
+    def project(self, q: Tensor, k: Tensor, features: Tensor | None) -> tuple[Tensor, Tensor]:
         same_width(q, k, "the Gaussian kernel")
-        features = self.key_features(k) if features is None else features
-        return fused_attention(self._query_features(q, k), features, v, mask, bias, 1.0, self.current_dropout())
-
-    def kernel(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask = Mask(), bias: Tensor | None = None) -> str:
-        check(q, k, v, mask, bias)
-        same_width(q, k, "the Gaussian kernel")
-        q, k = self._query_features(q, k), self.key_features(k)
-        return kernel_name(q, k, v, mask, bias, 1.0, self.current_dropout())
+        return self._query_features(q, k), self.key_features(k) if features is None else features
 
     def _scaled(self, x: Tensor) -> Tensor:
         if len(self.w) not in {1, x.shape[1]}:
@@ -192,3 +182,65 @@ class Gaussian(Attention):
         bfloat16 has so few digits that rounding the differences would cost more than it saves.
         """
         return x if k.dtype == torch.bfloat16 or k.shape[2] == 0 else x - k[:, :, :1].detach()
+
+
+class Additive(Attention):
+    """Score by `w_vᵀ tanh(W_q q + W_k k)` (Bahdanau et al. 2015, arXiv:1409.0473), no bias, own weights for each head.
+
+    Queries and keys may have different widths. Θ(QKF) time for F hidden units; the fast path works in blocks and keeps
+    Θ((Q + K) F) memory, where the plain formula needs Θ(QKF). A GPU has a kernel for few queries, as in decoding token
+    by token, and one for many, which in half precision takes the GPU's approximate tanh unless `exact` is set.
+    """
+
+    def __init__(
+        self,
+        n_heads: int,
+        d_query: int,
+        d_key: int,
+        hidden: int | None = None,
+        dropout: float = 0.0,
+        exact: bool = False,
+    ):
+        super().__init__(dropout)
+        self.exact = exact
+        hidden = d_query if hidden is None else hidden
+        if hidden < 1:
+            raise ValueError(f"hidden must be 1 or more units, got {hidden}")
+        self.w_q: Float[Tensor, "H E F"] = nn.Parameter(torch.randn(n_heads, d_query, hidden) * d_query**-0.5)
+        self.w_k: Float[Tensor, "H E2 F"] = nn.Parameter(torch.randn(n_heads, d_key, hidden) * d_key**-0.5)
+        self.w_v: Float[Tensor, "H F"] = nn.Parameter(torch.randn(n_heads, hidden) * hidden**-0.5)
+
+    def scores(self, q: Tensor, k: Tensor) -> Tensor:
+        f_q, f_k = self._query_features(q, k), self.key_features(k)
+        hidden = torch.tanh(f_q[:, :, :, None] + f_k[:, :, None])  # (B, H, Q, K, F): what the fast path never builds
+        return torch.einsum("bhqkf,hf->bhqk", hidden, self.w_v.to(hidden.dtype))
+
+    def forward(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Mask = Mask(),
+        bias: Tensor | None = None,
+        features: Tensor | None = None,
+    ) -> Tensor:
+        check(q, k, v, mask, bias)
+        f_q = self._query_features(q, k)
+        f_k = self.key_features(k) if features is None else features
+        if ops.additive_few_fits(q, k, mask, bias, self.current_dropout()):
+            return ops.additive_few(f_q, f_k, self.w_v, v, mask)
+        if ops.additive_many_fits(q, k, v, bias):
+            return ops.additive_many(f_q, f_k, self.w_v, v, mask, self.current_dropout(), self.exact)
+        return AdditiveBlocks.apply(f_q, f_k, self.w_v.to(f_q.dtype), v, bias, mask, self.current_dropout())
+
+    def key_features(self, k: Tensor) -> Tensor:
+        return torch.einsum("bhke,hef->bhkf", k, self.w_k.to(k.dtype))
+
+    def kernel(self, q: Tensor, k: Tensor, v: Tensor, mask: Mask = Mask(), bias: Tensor | None = None) -> str:
+        if ops.additive_few_fits(q, k, mask, bias, self.current_dropout()):
+            return "few"
+        return "fused" if ops.additive_many_fits(q, k, v, bias) else "blocks"
+
+    def _query_features(self, q: Tensor, k: Tensor) -> Tensor:
+        check_parameters(q, k, len(self.w_v), self.w_q.shape[1], self.w_k.shape[1])
+        return torch.einsum("bhqe,hef->bhqf", q, self.w_q.to(q.dtype))

@@ -1,8 +1,4 @@
-"""The bilinear score against numpy.
-
-Dot products, plain and scaled, against numpy and PyTorch.
-The Gaussian kernel against numpy, and data far from zero.
-"""
+"""Each score against NumPy, dot products against PyTorch too, Gaussian scores of data far from zero, sizes."""
 
 import math
 
@@ -11,14 +7,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from regard.attention import Bilinear, Dot, Gaussian, ScaledDot
+from regard.attention import Additive, Bilinear, Dot, Gaussian, ScaledDot
 from regard.mask import Mask
 from tests.attention.test_contract import by_hand
-from tests.parts import MASKS, B, E, H, K, Q, dense, gradients, leaves, make_attention, make_inputs, noise
+from tests.parts import E_KEY, MASKS, B, E, H, K, Q, dense, gradients, leaves, make_attention, make_inputs, noise
 
 
 @pytest.mark.parametrize("kind", MASKS)
-def test_equals_numpy(kind):
+def test_bilinear_equals_numpy(kind):
     attention, (q, k, v), mask = make_attention("bilinear"), make_inputs("bilinear"), MASKS[kind](Q, K)
     w = attention.w.detach().numpy()
     scores = np.zeros((B, H, Q, K))
@@ -46,7 +42,7 @@ def test_starts_with_scores_of_variance_one():
     ("attention", "scale"), [(Dot(), 1.0), (ScaledDot(), 1 / math.sqrt(11))], ids=["dot", "scaled"]
 )
 @pytest.mark.parametrize("kind", MASKS)
-def test_equals_numpy_in_dot(attention, scale, kind):
+def test_dot_equals_numpy(attention, scale, kind):
     (q, k, v), mask = make_inputs("dot"), MASKS[kind](Q, K)
     scores = np.zeros((B, H, Q, K))
     for b, h, i, j in np.ndindex(scores.shape):
@@ -94,7 +90,7 @@ def test_values_may_have_a_width_of_their_own(value_width):
 
 
 @pytest.mark.parametrize("kind", MASKS)
-def test_equals_numpy_in_gaussian(kind):
+def test_gaussian_equals_numpy(kind):
     attention, (q, k, v), mask = make_attention("gaussian"), make_inputs("gaussian"), MASKS[kind](Q, K)
     w = attention.w.detach().numpy()
     scores = np.zeros((B, H, Q, K))
@@ -167,3 +163,35 @@ def test_long_keys_stay_near_the_definition_in_half_precision(dtype, near, case)
     q, k, v = (x.to(dtype) for x in (q, k, v))
     expected = attention.double().weights(q.double(), k.double()) @ v.double()
     torch.testing.assert_close(attention.to(dtype)(q, k, v).double(), expected, rtol=near, atol=near)
+
+
+@pytest.mark.parametrize("kind", MASKS)
+def test_additive_equals_numpy(kind):
+    attention, (q, k, v), mask = make_attention("additive"), make_inputs("additive"), MASKS[kind](Q, K)
+    w_q, w_k, w_v = (w.detach().numpy() for w in (attention.w_q, attention.w_k, attention.w_v))
+    scores = np.zeros((B, H, Q, K))
+    for b, h, i, j in np.ndindex(scores.shape):
+        scores[b, h, i, j] = w_v[h] @ np.tanh(w_q[h].T @ q[b, h, i].numpy() + w_k[h].T @ k[b, h, j].numpy())
+    weights = by_hand(scores, dense(mask).numpy())
+    torch.testing.assert_close(attention.scores(q, k), torch.from_numpy(scores))
+    torch.testing.assert_close(attention(q, k, v, mask), torch.from_numpy(weights @ v.numpy()))
+
+
+@pytest.mark.parametrize("hidden", [1, 2, 29])
+def test_any_number_of_hidden_units(hidden):
+    torch.manual_seed(1)
+    attention, (q, k, v) = Additive(H, E, E_KEY, hidden).double(), make_inputs("additive")
+    assert attention.w_v.shape == (H, hidden)
+    torch.testing.assert_close(attention(q, k, v), attention.weights(q, k) @ v)
+
+
+@pytest.mark.parametrize("hidden", [0, -3])
+def test_no_hidden_unit_is_refused(hidden):
+    with pytest.raises(ValueError, match=f"hidden must be 1 or more units, got {hidden}"):
+        Additive(H, E, E_KEY, hidden)
+
+
+def test_scores_stay_within_the_sum_of_weights():
+    attention, (q, k, _) = make_attention("additive"), make_inputs("additive")
+    bound = attention.w_v.abs().sum(dim=-1)[:, None, None]
+    assert (attention.scores(1e3 * q, 1e3 * k).abs() <= bound + 1e-12).all()

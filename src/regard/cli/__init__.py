@@ -56,6 +56,8 @@ GROUPS = {
     "study": ("Experiments about attention: each prints tables, draws a figure, or prints --json.", STUDIES),
     "qa": ("Extractive question answering: find the answer to a question in a text.", QUESTIONS),
 }
+# The extra that installs an optional package; a command whose module imports one names it where it is missing.
+EXTRAS = {"fastapi": "serve", "starlette": "serve", "pydantic": "serve", "uvicorn": "serve", "matplotlib": "plot"}
 # Option names of earlier versions, which keep working and are not shown.
 RENAMED = {"output": "out", "O": "o", "trace": "out", "sentences": "limit", "most": "limit"}
 
@@ -85,7 +87,15 @@ class LazyCommand(TyperCommand):
     def load(self) -> Any:
         """Return the command itself; its help begins with the line of the list."""
         assert self.name is not None and self.short_help is not None, "a command is made with a name and a line"
-        function = getattr(import_module(f"regard.cli.{self.module}"), self.name.replace("-", "_"))
+        try:
+            module = import_module(f"regard.cli.{self.module}")
+        except ModuleNotFoundError as error:
+            package = (error.name or "").partition(".")[0]
+            if package not in EXTRAS:
+                raise
+            needs = f"regard {self.name} needs {package}, which is not installed"
+            raise ValueError(f"{needs}: pip install 'regard[{EXTRAS[package]}]'") from error
+        function = getattr(module, self.name.replace("-", "_"))
         single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
         single.command(self.name, help="\n\n".join(filter(None, (self.short_help, function.__doc__))))(function)
         return typer.main.get_command(single)

@@ -10,11 +10,12 @@ from regard.align import align as run_align
 from regard.align.heads import RankedHeads, load_heads, save_heads
 from regard.align.links import Gold, as_pharaoh, read_gold
 from regard.cli.evaluate import read_with_model
-from regard.cli.options import AnyModel, Device, Json, Limit, Out, Reverse, check_figure, save
+from regard.cli.options import AnyModel, Device, Json, Limit, Out, Reverse
 from regard.config import choose
 from regard.data.files import read_lines
 from regard.pipeline import load_translator
 from regard.pipeline.translator import Translator
+from regard.plot.style import check_figure, save_and_report
 from regard.plot.tables import head_table
 from regard.terminal import escape, message, open_output, print_json, print_tables, progress_bar
 from regard.trace.head_report import ORDERS, report_heads
@@ -51,7 +52,7 @@ def heads(
     if out is not None:
         from regard.plot.head_values import report_figure
 
-        save(report_figure(report), out)
+        save_and_report(report_figure(report), out)
     print_json(report.ranked(sort)) if json_ else print_tables(head_table(report, sort))
 
 
@@ -88,7 +89,7 @@ def align(
         weights = pair_weights(translator, pairs[index], reverse, chosen, units)
         drawn, known = result.pairs[index], Gold(frozenset(), frozenset()) if links is None else links[index]
         sides = weights.numpy(), drawn.src, drawn.tgt
-        save(draw_alignment(*sides, drawn.links, sorted(known.sure), sorted(known.possible)), figure)
+        save_and_report(draw_alignment(*sides, drawn.links, sorted(known.sure), sorted(known.possible)), figure)
     if json_:
         print_json(result)
     if not json_ or out != figure:

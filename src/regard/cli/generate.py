@@ -13,6 +13,7 @@ from regard.config import DecodeSettings
 from regard.data.formats import read_blocks, read_documents
 from regard.pipeline import load_generator
 from regard.pipeline.generator import Generator, as_text
+from regard.serve.serialize import save_html
 from regard.terminal import escape, message, print_json
 from regard.trace import trace
 
@@ -127,8 +128,6 @@ def save_generated_trace(generator: Generator, prompt: str, decode: DecodeSettin
     if out.suffix.lower() == TRACE_FILE:
         run.save(out)
     else:
-        from regard.serve.serialize import save_html
-
         save_html(run, out, Path(model).name)
     print(run.output)
     message(f"[dim]trace saved as[/] {escape(str(out))}")

@@ -1,15 +1,9 @@
-"""The options that several commands share, each declared once, and the figures that --out saves."""
+"""The options that several commands share, each declared once."""
 
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Argument, Option
-
-from regard.terminal import escape, message
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 MODEL = "A bundled model (see regard models), the folder of a run, or a model folder."
 OUT = "Save the figure here: .png, .svg or .pdf."
@@ -30,22 +24,3 @@ Seed = Annotated[int, Option(help="Random seed; the same seed gives the same res
 Quick = Annotated[bool, Option("--quick", help="Smaller sizes and fewer repeats: a check that it works.")]
 Json = Annotated[bool, Option("--json", help="Print the result as JSON.")]
 Out = Annotated[Path | None, Option("--out", "-o", help=OUT)]
-
-
-def check_figure(out: Path | None) -> None:
-    """Raise ValueError for a figure that could not be saved, before anything is computed."""
-    if out is None:
-        return
-    if find_spec("matplotlib") is None:
-        raise ValueError("figures need matplotlib, which is not installed: pip install 'regard[plot]'")
-    from regard.plot.style import check_ending
-
-    check_ending(out)
-
-
-def save(figure: "Figure", out: Path) -> None:
-    """Save a figure and say where."""
-    from regard.plot.style import save_figure
-
-    save_figure(figure, out)
-    message(f"[dim]figure saved as[/] {escape(str(out))}")

@@ -4,8 +4,9 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from regard.cli.options import Json, Out, Seed, check_figure, save
+from regard.cli.options import Json, Out, Seed
 from regard.config import choose
+from regard.plot.style import check_figure, save_and_report
 from regard.position import POSITION
 from regard.study.positions import draw_positions, facts_table, positions_table, run_positions
 from regard.study.regression import draw_regression, regression_table, run_regression
@@ -26,7 +27,7 @@ def regression(
     check_figure(out)
     result = run_regression(n_train=points, noise=noise, steps=steps, seed=seed)
     if out is not None:
-        save(draw_regression(result), out)
+        save_and_report(draw_regression(result), out)
     print_json(result) if json_ else print_tables(regression_table(result))
 
 
@@ -41,7 +42,7 @@ def scores(
     check_figure(out)
     result = run_scores(queries.split(), keys.split(), width, seed)
     if out is not None:
-        save(draw_scores(result), out)
+        save_and_report(draw_scores(result), out)
     print_json(result) if json_ else print_tables(scores_table(result), variances_table(result))
 
 
@@ -59,7 +60,7 @@ def positions(
         choose(POSITION, name, "position")
     reports = list(progress_bar(run_positions(chosen, length, width, base), len(chosen), "measuring"))
     if out is not None:
-        save(draw_positions(reports), out)
+        save_and_report(draw_positions(reports), out)
     if json_:
         return print_json({"length": length, "width": width, "base": base, "schemes": reports})
     facts = [facts_table(report) for report in reports] if len(reports) <= FEW else []

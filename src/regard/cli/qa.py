@@ -7,9 +7,10 @@ from typing import Annotated
 import torch
 from typer import Argument, Option
 
-from regard.cli.options import Device, Json, Quick, Set, check_figure, save
+from regard.cli.options import Device, Json, Quick, Set
 from regard.data.files import read_lines
 from regard.device import find_device
+from regard.plot.style import check_figure, save_and_report
 from regard.plot.tables import word_attention_table
 from regard.qa.data import Question, make_facts, make_question, read_questions, split_questions
 from regard.qa.model import QuestionReader, load_reader, save_reader
@@ -214,7 +215,7 @@ def save_answer(trace: AnswerTrace, out: Path, head: str | None) -> None:
     words = [word.text for word in trace.question], [word.text for word in trace.context[columns]]
     answer = trace.answer[0] - near.start, trace.answer[1] - near.start
     title = f"{trace.trace.text} → {trace.trace.output} ({between.heads})"
-    save(draw_answer(*maps, *words, answer, title), out)
+    save_and_report(draw_answer(*maps, *words, answer, title), out)
 
 
 def print_answer(question: Question, answers: Prediction, trace: AnswerTrace, head: str | None, json_: bool) -> None:

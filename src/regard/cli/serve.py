@@ -3,7 +3,6 @@
 import webbrowser
 from dataclasses import replace
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +10,11 @@ from typer import Option
 
 from regard.cli.options import Device, Precision
 from regard.pipeline import choose_device
+from regard.serve.app import make_app
+from regard.serve.models import ModelRegistry, check_folders
+from regard.serve.routes_site import check_studies
+from regard.serve.server import LOOPBACK, ServeSettings, open_port, url_of
+from regard.serve.server import serve as run
 from regard.terminal import escape, message
 
 MODELS = "The folder of a run or a model folder, in addition to the bundled models. May be repeated."
@@ -36,13 +40,6 @@ def serve(
     precision: Precision = "float32",
     device: Device = "auto",
 ) -> None:
-    check_installed()
-    from regard.serve.app import make_app
-    from regard.serve.models import ModelRegistry, check_folders
-    from regard.serve.routes_site import check_studies
-    from regard.serve.server import LOOPBACK, ServeSettings, open_port, url_of
-    from regard.serve.server import serve as run
-
     choose_device(device, precision)
     registry = ModelRegistry(model or (), precision, device)
     if not registry.entries:
@@ -56,12 +53,6 @@ def serve(
     settings = settings if workers is None else replace(settings, workers=workers)
     report = partial(report_start, url_of(listening), port, list(registry.entries), open_)
     run(make_app(registry, settings), listening, settings, report)
-
-
-def check_installed() -> None:
-    """Raise ValueError where the optional dependencies of the server are not installed."""
-    if any(find_spec(name) is None for name in ("fastapi", "uvicorn")):
-        raise ValueError("serving needs FastAPI and uvicorn: pip install 'regard[serve]'")
 
 
 def report_start(url: str, port: int, models: list[str], open_: bool) -> None:

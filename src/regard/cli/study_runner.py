@@ -11,10 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from regard.cli.evaluate import read_with_model
-from regard.cli.options import check_figure, save
 from regard.device import find_device
 from regard.pipeline import load_translator
 from regard.pipeline.translator import Translator
+from regard.plot.style import check_figure, save_and_report
 from regard.study.inputs import bundled_pairs
 from regard.study.stats import signature
 from regard.terminal import message, print_json, print_tables, to_json
@@ -55,7 +55,7 @@ class StudyOutput:
         The JSON has the study's name, the signature with the command, the tables, and the result's own fields.
         """
         if self.out is not None:
-            save(study.figure(result), self.out)
+            save_and_report(study.figure(result), self.out)
         tables = study.tables(result)
         if not self.json:
             return print_tables(*tables.values())

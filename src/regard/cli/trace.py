@@ -2,19 +2,22 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
 from regard.align.heads import load_shown_heads
 from regard.cli.generate import TRACE_FILE, TRACE_PAGE
-from regard.cli.options import AnyModel, Beam, Device, Json, Precision, SetDecode, Source, Target, check_figure, save
+from regard.cli.options import AnyModel, Beam, Device, Json, Precision, SetDecode, Source, Target
 from regard.cli.translate import check_languages, decode_settings, pick_model
 from regard.config import DecodeSettings, choose
 from regard.pipeline import load
 from regard.pipeline.generator import Generator
 from regard.pipeline.translator import Translator
+from regard.plot.style import check_figure, save_and_report
 from regard.plot.tables import numbers_table, spread_table, steps_table, terms_tables, word_attention_table
+from regard.serve.serialize import save_html
 from regard.terminal import escape, message, print_json, print_tables
 from regard.trace import Trace
 from regard.trace import trace as record
@@ -63,7 +66,7 @@ def trace(
     if out is not None and out.suffix.lower() in {TRACE_FILE, TRACE_PAGE}:
         save_trace(run, out, Path(folder).name, choice)
     elif out is not None:
-        save(make_figure(run, figure, name, terms, choice), out)
+        save_and_report(make_figure(run, figure, name, terms, choice), out)
     if name is not None:
         return print_head(run, name, terms, json_)
     print_trace(run, json_, choice)
@@ -85,9 +88,14 @@ def check_request(out: Path | None, figure: str, head: str | None, terms: bool) 
         raise ValueError(
             f"{error}; a trace itself ends in {TRACE_FILE}, a page that shows it in {TRACE_PAGE}"
         ) from error
-    from regard.plot.traces import FIGURES
+    choose(trace_figures().FIGURES, figure, "figure")
 
-    choose(FIGURES, figure, "figure")
+
+def trace_figures() -> ModuleType:
+    """Return the module that draws traces; matplotlib, which it imports, is optional."""
+    from regard.plot import traces
+
+    return traces
 
 
 def parse_head(head: str) -> HeadName:
@@ -125,20 +133,17 @@ def save_trace(run: Trace, out: Path, model: str, choice: HeadChoice) -> None:
     if out.suffix.lower() == TRACE_FILE:
         run.save(out)
         return message(f"[dim]trace saved as[/] {escape(str(out))}")
-    from regard.serve.serialize import save_html
-
     save_html(run, out, model, aligning=None if choice == ALL_HEADS else choice)
     return message(f"[dim]page saved as[/] {escape(str(out))}")
 
 
 def make_figure(run: Trace, figure: str, name: HeadName | None, terms: bool, choice: HeadChoice) -> "Figure":
     """Draw the whole trace, or one head."""
-    from regard.plot.traces import FIGURES, head_figure, terms_figure, words_figure
-
+    figures = trace_figures()
     if name is None:
-        return words_figure(run, choice) if figure == "words" else FIGURES[figure](run)
+        return figures.words_figure(run, choice) if figure == "words" else figures.FIGURES[figure](run)
     kind, layer, head = name
-    draw = terms_figure if terms else head_figure
+    draw = figures.terms_figure if terms else figures.head_figure
     return draw(run, run.attention_map(kind, layer), head)
 
 

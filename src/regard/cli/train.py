@@ -9,6 +9,7 @@ import typer
 from typer import Argument, Option
 
 from regard.cli.options import Set, Source, Target
+from regard.plot.style import save_figure
 from regard.terminal import escape, message
 from regard.train.distributed import read_world
 from regard.train.loop import RunStoppedError
@@ -76,7 +77,6 @@ def training_curve(out: Path) -> Callable[[Progress], None]:
     """Return what draws a run's curves into its folder; where matplotlib is not installed it does nothing."""
     if find_spec("matplotlib") is None:
         return lambda progress: None
-    from regard.plot.style import save_figure
     from regard.plot.traces import draw_training
 
     return lambda progress: save_figure(draw_training(progress), out / "training.png")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import torch
+from IPython import display
 from jaxtyping import Float
 from torch import Tensor
 
@@ -232,6 +233,4 @@ def _act(trace: Trace, address: dict[str, Any], draw: "Callable[[], Figure]", ac
         check_installed("pages", "IPython")
         return make_page(trace, urlencode(address))
     check_installed("views", "IPython")
-    from IPython.display import display
-
-    return display(TraceDisplay(trace, urlencode(address), draw))
+    return display.display(TraceDisplay(trace, urlencode(address), draw))

@@ -7,10 +7,11 @@ from importlib.util import find_spec
 from typing import Any
 
 import anywidget
+import matplotlib as mpl
 import numpy as np
 import torch
 import traitlets
-from IPython.display import HTML
+from IPython import display
 from jaxtyping import Float
 from matplotlib.figure import Figure
 from torch import Tensor
@@ -123,7 +124,7 @@ PLACE = 'id="regard-view"'
 HIGH = 720  # pixels of the frame in which a notebook shows it
 
 
-class FramedPage(HTML):
+class FramedPage(display.HTML):
     """A whole page as `data`; a notebook shows it in a frame of its own, so that neither disturbs the other."""
 
     def _repr_html_(self) -> str:
@@ -198,12 +199,9 @@ def show_heatmaps(
     """
     numbers = _checked(matrices)
     check_installed("heatmaps", "matplotlib", "IPython")
-    import matplotlib as mpl
-    from IPython.display import display
-
     if cmap not in mpl.colormaps:
         raise ValueError(f"cmap must be one of matplotlib's, such as Reds, Blues or viridis, got {cmap!r}")
-    display(draw_heatmaps(numbers, xlabel, ylabel, titles, figsize, cmap))
+    display.display(draw_heatmaps(numbers, xlabel, ylabel, titles, figsize, cmap))
 
 
 def _checked(matrices: Any) -> Float[np.ndarray, "R C Q K"]:

@@ -13,6 +13,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ParamSpec
 
+from regard.terminal import escape, message
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -37,11 +39,16 @@ HINT = (
 _CHINESE = re.compile(r"[⺀-〿㐀-䶿一-鿿豈-﫿＀-￯]")
 
 
+def load_matplotlib():
+    """Import matplotlib, which is optional, with those of its modules that are used here."""
+    import matplotlib.font_manager
+
+    return matplotlib
+
+
 def chinese_family() -> str | None:
     """Return the name of a font family that draws Chinese, or None where there is none."""
-    from matplotlib.font_manager import fontManager
-
-    known = {font.name for font in fontManager.ttflist}
+    known = {font.name for font in load_matplotlib().font_manager.fontManager.ttflist}
     return next((family for family in FAMILIES if family in known), None) or _packaged_family()
 
 
@@ -55,11 +62,10 @@ def _packaged_family() -> str | None:
     spec = find_spec("zhplot")
     if spec is None or spec.origin is None:
         return None
-    from matplotlib.font_manager import FontProperties, fontManager
-
+    fonts = load_matplotlib().font_manager
     for path in sorted(Path(spec.origin).parent.glob("fonts/*.[to]tf")):
-        fontManager.addfont(path)
-        return FontProperties(fname=path).get_name()
+        fonts.fontManager.addfont(path)
+        return fonts.FontProperties(fname=path).get_name()
     return None
 
 
@@ -95,12 +101,9 @@ def in_style(draw: Callable[P, "Figure"]) -> Callable[P, "Figure"]:
 @contextmanager
 def style() -> Iterator[None]:
     """Set our style for a while."""
-    import matplotlib as mpl
-    from cycler import cycler
-
-    family = chinese_family()
+    mpl, family = load_matplotlib(), chinese_family()
     families = ["DejaVu Sans"] if family is None else ["DejaVu Sans", family]
-    with mpl.rc_context({**STYLE, "axes.prop_cycle": cycler(color=COLOURS), "font.family": families}):
+    with mpl.rc_context({**STYLE, "axes.prop_cycle": mpl.rcsetup.cycler(color=COLOURS), "font.family": families}):
         yield
 
 
@@ -110,6 +113,15 @@ def check_ending(path: Path) -> None:
         raise ValueError(f"a figure's file must end in {', '.join(ENDINGS)}, got {path.name!r}")
     if not path.parent.is_dir():
         raise ValueError(f"the folder for {path.name!r} does not exist: {path.parent}")
+
+
+def check_figure(path: Path | None) -> None:
+    """Raise ValueError for a figure that could not be saved, before anything is computed."""
+    if path is None:
+        return
+    if find_spec("matplotlib") is None:
+        raise ValueError("figures need matplotlib, which is not installed: pip install 'regard[plot]'")
+    check_ending(path)
 
 
 def save_figure(figure: "Figure", path: Path) -> None:
@@ -122,11 +134,15 @@ def save_figure(figure: "Figure", path: Path) -> None:
         os.replace(whole, path)
 
 
+def save_and_report(figure: "Figure", path: Path) -> None:
+    """Save a figure and say where."""
+    save_figure(figure, path)
+    message(f"[dim]figure saved as[/] {escape(str(path))}")
+
+
 def check_font(figure: "Figure") -> None:
     """Warns where Chinese will be boxes."""
-    from matplotlib.text import Text
-
-    texts = [text.get_text() for text in figure.findobj(Text)]  # pyright: ignore[reportAttributeAccessIssue]
+    texts = [text.get_text() for text in figure.findobj(load_matplotlib().text.Text)]  # pyright: ignore[reportAttributeAccessIssue]
     if chinese_family() is None and any(has_chinese(text) for text in texts):
         warnings.warn(HINT, stacklevel=3)
 

@@ -2,6 +2,7 @@
 
 import logging
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request
@@ -129,12 +130,17 @@ def study_routes(state: ServerState) -> APIRouter:
     return router
 
 
+def load_ablation() -> ModuleType:
+    """Return the study whose results are shown; importing it loads the trainer, which other routes do not need."""
+    from regard.study import ablate
+
+    return ablate
+
+
 def read_study(folder: Path) -> Study:
     """Read a study from its folder, whose path is not part of the result."""
-    from regard.study.ablate import read_rows  # loads the trainer, which only studies need
-
     try:
-        rows = read_rows(folder)
+        rows = load_ablation().read_rows(folder)
     except (ValueError, OSError) as error:
         LOG.exception("could not read the study in %s", folder)
         raise InternalError(f"could not read the study {folder.name!r}; see the server's log") from error
@@ -145,11 +151,10 @@ def read_study(folder: Path) -> Study:
 
 def check_studies(folders: list[Path]) -> tuple[Path, ...]:
     """Refuse folders that hold no study."""
-    from regard.study.ablate import RESULTS
-
+    results = load_ablation().RESULTS
     for folder in folders:
-        if not (folder / RESULTS).is_file():
-            raise ValueError(f"{folder} holds no {RESULTS}: expected a folder made by regard study ablate")
+        if not (folder / results).is_file():
+            raise ValueError(f"{folder} holds no {results}: expected a folder made by regard study ablate")
     return tuple(folders)
 
 

@@ -58,6 +58,38 @@ def test_translating_imports_no_other_command_and_no_room_below():
     assert not loaded & {"torch", "matplotlib", "sacrebleu"}
 
 
+def run_without(packages, code):
+    """Runs code in a process of its own where some packages are not installed."""
+    hidden = f"import sys; sys.modules.update(dict.fromkeys({packages!r}))\n"
+    return subprocess.run([sys.executable, "-c", hidden + code], capture_output=True, text=True, check=False)
+
+
+def test_commands_need_no_optional_package():
+    """Where figures are asked for, and in `regard serve`, the error names the extra."""
+    modules = sorted({module for module, _ in COMMANDS.values()} | set(GROUPS))
+    code = "".join(f"import regard.cli.{module}\n" for module in modules if module != "serve")
+    done = run_without(["matplotlib", "fastapi", "starlette", "pydantic", "uvicorn", "sklearn", "IPython"], code)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_server_needs_no_matplotlib():
+    done = run_without(["matplotlib"], "import regard.serve.app")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("package", ["fastapi", "uvicorn"])
+def test_a_missing_package_is_named_with_its_extra(package):
+    done = run_without([package], "sys.argv = ['regard', 'serve']\nfrom regard.cli import main\nmain()")
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    told = " ".join(done.stderr.split())
+    assert f"regard serve needs {package}, which is not installed: pip install 'regard[serve]'" in told
+
+
+def test_a_missing_module_of_our_own_is_no_missing_extra():
+    with pytest.raises(ModuleNotFoundError, match="nowhere"):
+        LazyCommand("serve", "nowhere", "a line").load()
+
+
 def commands():
     """Gives every command by its words, loaded."""
     tables = {"": {name: module for name, (module, _) in COMMANDS.items()}}

@@ -10,7 +10,7 @@ from numpy.testing import assert_array_equal
 from regard.plot.head_maps import HeadWeights, draw_head_grid, draw_one_head, draw_term_maps, entropies, sum_error
 from regard.plot.heatmap import NOTHING, pooled, score_scale, weight_scale
 from regard.plot.style import COLOURS
-from regard.plot.words import FAINTEST, draw_alignment, draw_head_lines, draw_word_attention
+from regard.plot.words import FAINTEST, draw_alignment, draw_answer, draw_head_lines, draw_word_attention
 from regard.terminal import readable
 from tests.plot.figures import SRC, TGT, numbers, weights, words
 from tests.plot.seen import words_in
@@ -157,6 +157,27 @@ def test_an_alignment_marks_links_at_source_column_and_target_row():
 def test_an_alignment_without_gold_says_nothing_of_it():
     axes = draw_alignment(weights(5, 4), SRC, TGT, [(2, 1)]).axes[0]
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["chosen"]
+
+
+def test_both_ways_of_looking_are_drawn_with_the_answer_framed(tmp_path):
+    figure = draw_answer(weights(4, 5), weights(5, 4), SRC, TGT, (1, 3), "西安？ → Xi'an")
+    figure.savefig(tmp_path / "answer.png")
+    first, second = images(figure)
+    np.testing.assert_allclose(first.get_array(), weights(4, 5))
+    np.testing.assert_allclose(second.get_array(), weights(5, 4).T)
+    frames = [patch for patch in figure.axes[0].patches if patch.get_linewidth() > 1]
+    assert len(frames) == 2
+    box = first.get_extent()
+    cell = (box[1] - box[0]) / 5
+    assert frames[0].get_x() == pytest.approx(box[0] + cell)
+    assert frames[0].get_width() == pytest.approx(2 * cell)
+    assert "一下" in words_in(figure)
+
+
+@pytest.mark.parametrize("answer", [(2, 2), (-1, 2), (3, 6)])
+def test_an_answer_outside_the_words_is_refused(answer):
+    with pytest.raises(ValueError, match=f"got {answer[0]} … {answer[1]}"):
+        draw_answer(weights(4, 5), weights(5, 4), SRC, TGT, answer)
 
 
 def test_lines_are_as_strong_as_weights_and_each_head_has_its_colour():

@@ -1,9 +1,5 @@
-"""The figure of a question and its answer, and the tables beside it.
+"""The tables of an answer, and looking into it: the window that was read, all its heads, and shares that add up."""
 
-Looking into an answer: the window that was read, all its heads, and shares that add up.
-"""
-
-import numpy as np
 import pytest
 import torch
 
@@ -12,40 +8,12 @@ from regard.qa.view import (
     answer_neighbourhood,
     answers_table,
     attention_between,
-    draw_answer,
     mark_answer,
     scores_table,
     trace_answer,
 )
 from regard.trace import load_trace
-from tests.plot.figures import SRC, TGT, weights
 from tests.readers import MODEL, questions, small_reader
-
-
-def texts(figure):
-    return [text.get_text() for axes in figure.axes for text in axes.texts]
-
-
-def test_both_ways_of_looking_are_drawn_with_the_answer_framed(tmp_path):
-    figure = draw_answer(weights(4, 5), weights(5, 4), SRC, TGT, (1, 3), "西安？ → Xi'an")
-    figure.savefig(tmp_path / "answer.png")
-    images = [image for axes in figure.axes for image in axes.images]
-    assert len(images) >= 2
-    np.testing.assert_allclose(images[0].get_array(), weights(4, 5))
-    np.testing.assert_allclose(images[1].get_array(), weights(5, 4).T)
-    frames = [patch for patch in figure.axes[0].patches if patch.get_linewidth() > 1]
-    assert len(frames) == 2
-    box = images[0].get_extent()
-    cell = (box[1] - box[0]) / 5
-    assert frames[0].get_x() == pytest.approx(box[0] + cell)
-    assert frames[0].get_width() == pytest.approx(2 * cell)
-    assert "一下" in texts(figure)
-
-
-@pytest.mark.parametrize("answer", [(2, 2), (-1, 2), (3, 6)])
-def test_an_answer_outside_the_words_is_refused(answer):
-    with pytest.raises(ValueError, match=f"got {answer[0]} … {answer[1]}"):
-        draw_answer(weights(4, 5), weights(5, 4), SRC, TGT, answer)
 
 
 def test_an_answer_is_marked_in_its_text():

@@ -29,7 +29,6 @@ from regard.qa.view import (
     answer_neighbourhood,
     answers_table,
     attention_between,
-    draw_answer,
     mark_answer,
     scores_table,
     trace_answer,
@@ -208,6 +207,8 @@ def save_answer(trace: AnswerTrace, out: Path, head: str | None) -> None:
     if out.suffix.lower() == TRACE_FILE:
         trace.trace.save(out)
         return message(f"[dim]trace saved as[/] {escape(str(out))}")
+    from regard.plot.words import draw_answer
+
     between = attention_between(trace, *parse_heads(head))
     near = answer_neighbourhood(trace.answer, len(trace.context), AROUND)
     columns = slice(near.start, near.stop)

@@ -1,4 +1,4 @@
-"""Figures over words: lines, bars, alignment."""
+"""Figures over words: lines, bars, alignment, answers."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -303,3 +303,48 @@ def _explain(axes: Axes, top: float, sure: bool, possible: bool) -> None:
         handlelength=1.2,
         fontsize=NAME,
     )
+
+
+ANSWER_CELL = 0.3, 0.26
+GAP = 0.15  # inches between a heat map and the next heading
+ANSWER_BELOW = "rows: words of the question; columns: words of the context, the answer framed"
+HEADINGS = ("attention from question to context", "attention from context to question")
+
+
+@in_style
+def draw_answer(
+    to_context: Float[np.ndarray, "q c"],
+    to_question: Float[np.ndarray, "c q"],
+    question: Sequence[str],
+    context: Sequence[str],
+    answer: tuple[int, int],
+    title: str = "Question and answer",
+) -> Figure:
+    """Draw two heat maps over the same words, one for each direction, the answer's columns framed."""
+    Q, C = to_context.shape
+    check_words("question words", question, Q, "rows")
+    check_words("words of the context", context, C, "columns")
+    if not 0 <= answer[0] < answer[1] <= C:
+        raise ValueError(f"the answer must lie in words 0 … {C}, got {answer[0]} … {answer[1]}")
+    line = line_height(NAME) + 0.05
+    wide, top = title_size(title, ANSWER_BELOW)
+    first, right = place_map(question, context, ANSWER_CELL, top + line)
+    second = Box(first.left, first.bottom + GAP + line, first.width, first.height)
+    figure, axes = make_sheet(max(wide, right + MARGIN, 3.4), second.bottom + GAP + KEY_HEIGHT)
+    write_title(axes, title, ANSWER_BELOW)
+    write(axes, MARGIN, top + line / 2, HEADINGS[0], NAME)
+    write(axes, MARGIN, second.top - line / 2, HEADINGS[1], NAME)
+    name_columns(axes, context, first)
+    shade = weight_scale(to_context, to_question)
+    for values, box in ((to_context, first), (to_question.T, second)):
+        draw_matrix(axes, values, box, shade)
+        name_rows(axes, question, box)
+        _frame_columns(axes, answer, C, box)
+    draw_key(figure, shade, Box(MARGIN, second.bottom + GAP, 1.5, KEY_HEIGHT), "attention weight")
+    return figure
+
+
+def _frame_columns(axes: Axes, columns: tuple[int, int], n: int, box: Box) -> None:
+    width = box.width / n
+    corner = box.left + columns[0] * width, box.top
+    axes.add_patch(Rectangle(corner, (columns[1] - columns[0]) * width, box.height, fill=False, **SURE))

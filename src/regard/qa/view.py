@@ -1,23 +1,15 @@
-"""Trace, figure and tables of an answer."""
+"""The trace and the tables of an answer."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Float
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
 from regard.data.tokenizer import Tokenizer
-from regard.plot.canvas import MARGIN, NAME, Box, check_words, line_height, make_sheet, title_size, write, write_title
-from regard.plot.heatmap import KEY_HEIGHT, draw_key, draw_matrix, name_columns, name_rows, place_map, weight_scale
-from regard.plot.style import COLOURS, in_style
 from regard.qa.data import Question, ReaderWindow, cut_passage, make_passage
 from regard.qa.model import QuestionReader, SpanReader
 from regard.qa.predict import AnswerScores, PredictedSpan, Prediction, make_reader_batch
@@ -108,53 +100,6 @@ def _word_attention(
 ) -> Float[Tensor, "r c"]:
     by_word = torch.stack([weights[:, list(word.indices)].sum(1) for word in columns], dim=1)
     return torch.stack([by_word[list(word.indices)].mean(0) for word in rows])
-
-
-CELL = 0.3, 0.26
-GAP = 0.15  # inches between a heat map and the next heading
-BELOW = "rows: words of the question; columns: words of the context, the answer framed"
-HEADINGS = ("attention from question to context", "attention from context to question")
-FRAME: Any = {"fill": False, "edgecolor": COLOURS[1], "linewidth": 1.6}
-
-
-@in_style
-def draw_answer(
-    to_context: Float[np.ndarray, "q c"],
-    to_question: Float[np.ndarray, "c q"],
-    question: Sequence[str],
-    context: Sequence[str],
-    answer: tuple[int, int],
-    title: str = "Question and answer",
-) -> Figure:
-    """Draw two heat maps over the same words, one for each direction, the answer's columns framed."""
-    Q, C = to_context.shape
-    check_words("question words", question, Q, "rows")
-    check_words("words of the context", context, C, "columns")
-    if not 0 <= answer[0] < answer[1] <= C:
-        raise ValueError(f"the answer must lie in words 0 … {C}, got {answer[0]} … {answer[1]}")
-    line = line_height(NAME) + 0.05
-    wide, top = title_size(title, BELOW)
-    first, right = place_map(question, context, CELL, top + line)
-    second = Box(first.left, first.bottom + GAP + line, first.width, first.height)
-    figure, axes = make_sheet(max(wide, right + MARGIN, 3.4), second.bottom + GAP + KEY_HEIGHT)
-    write_title(axes, title, BELOW)
-    write(axes, MARGIN, top + line / 2, HEADINGS[0], NAME)
-    write(axes, MARGIN, second.top - line / 2, HEADINGS[1], NAME)
-    name_columns(axes, context, first)
-    shade = weight_scale(to_context, to_question)
-    for values, box in ((to_context, first), (to_question.T, second)):
-        draw_matrix(axes, values, box, shade)
-        name_rows(axes, question, box)
-        _frame(axes, box, C, answer)
-    draw_key(figure, shade, Box(MARGIN, second.bottom + GAP, 1.5, KEY_HEIGHT), "attention weight")
-    return figure
-
-
-def _frame(axes: Axes, box: Box, n_columns: int, answer: tuple[int, int]) -> None:
-    width = box.width / n_columns
-    axes.add_patch(
-        Rectangle((box.left + answer[0] * width, box.top), (answer[1] - answer[0]) * width, box.height, **FRAME)
-    )
 
 
 MARKS = "»", "«"

@@ -74,9 +74,8 @@ def run_server(settings: ServeSettings, device: str, waits: bool, told: Any) -> 
     """Serves in a process of its own, and tells where."""
     from regard.engine import BatchScheduler
     from regard.engine.cuda import CudaEngine
-    from regard.serve.app import make_app
     from regard.serve.models import ModelRegistry
-    from regard.serve.server import open_port, serve, url_of
+    from regard.serve.server import make_app, open_port, serve, url_of
 
     if waits:
         CudaEngine.scheduler = BatchScheduler  # pyright: ignore[reportAttributeAccessIssue]  # texts wait for a batch's end instead of a slot

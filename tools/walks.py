@@ -81,9 +81,8 @@ def train() -> dict[str, list[str]]:
 
 def trace() -> dict[str, list[str]]:
     """From `POST /trace` to the page's JSON, with the model loaded and traced once before."""
-    from regard.serve.app import make_app
     from regard.serve.models import ModelRegistry
-    from regard.serve.server import ServeSettings
+    from regard.serve.server import ServeSettings, make_app
 
     walk: dict[str, list[str]] = {}
 

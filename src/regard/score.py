@@ -21,7 +21,7 @@ class Scores:
 
 
 def score(outputs: Sequence[str], references: Sequence[str], tgt_lang: str, lowercase: bool = False) -> Scores:
-    """Compares each output with its reference by sacreBLEU (Post 2018, arXiv:1804.08771) and chrF (Popović 2015)."""
+    """Compare each output with its reference by sacreBLEU (Post 2018, arXiv:1804.08771) and chrF (Popović 2015)."""
     if len(outputs) != len(references):
         raise ValueError(f"there must be one reference for each output, got {len(references)} for {len(outputs)}")
     if not outputs:
@@ -32,7 +32,7 @@ def score(outputs: Sequence[str], references: Sequence[str], tgt_lang: str, lowe
 
 
 def words(tgt_lang: str) -> str:
-    """Names sacreBLEU's way to find words in a language: characters where it is written without spaces."""
+    """Name sacreBLEU's way to find words in a language: characters where it is written without spaces."""
     code = language_code(tgt_lang)
     if code.startswith(("zh", "cmn", "yue")):
         return "zh"

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from regard.align.heads import choose_by_gold, choose_by_leave_one_out, choose_by_reverse
-from regard.align.links import Gold, agree, agree_with_gold, to_source, to_target, to_words
-from regard.align.words import PairSide, SegmentedPair
+from regard.align.links import Gold, PairSide, SegmentedPair, agree, agree_with_gold, to_source, to_target, to_words
 from regard.data.normalise import split_words
 from regard.trace.summary import HeadChoice, all_choices, named_choices
 

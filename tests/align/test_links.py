@@ -16,6 +16,8 @@ from regard.align.links import (
     NEIGHBOURS,
     SYMMETRISE,
     Gold,
+    TokenizedPair,
+    TokenizedSentence,
     as_pharaoh,
     check_gold,
     grow_diag,
@@ -24,7 +26,6 @@ from regard.align.links import (
     score_alignment,
     soft_links,
 )
-from regard.align.words import TokenizedPair, TokenizedSentence
 from regard.batch import make_batch
 from regard.padding import EOS
 from regard.trace.head_ablation import attention_maps, find_heads, plain_copy

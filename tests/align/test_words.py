@@ -8,7 +8,7 @@ import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.align.words import group_of_tokens, word_groups
+from regard.align.links import group_of_tokens, word_groups
 from regard.data.normalise import split_words
 from regard.data.tokenizer import Tokenizer
 from tests.pipeline.test_translator import TOKENIZER

@@ -14,8 +14,7 @@ from safetensors.torch import load_file, save_file
 import regard.checkpoint.weights
 from regard.build import build_model
 from regard.checkpoint import describe, model_folder, read_json, settings_table
-from regard.checkpoint.folder import load_model, save_model
-from regard.checkpoint.weights import unique_tensors
+from regard.checkpoint.weights import load_model, save_model, unique_tensors
 from regard.config import ModelSettings, PartSettings, Settings, parse_settings
 from tests.parts import exactly
 from tests.train.tiny import trained_once

@@ -9,8 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from regard.checkpoint import describe, model_folder
-from regard.checkpoint.folder import copy_model, load_model
-from regard.checkpoint.weights import Form, read_weights, unique_tensors, write_weights
+from regard.checkpoint.weights import Form, copy_model, load_model, read_weights, unique_tensors, write_weights
 from tests.parts import exactly
 from tests.train.tiny import trained_once
 

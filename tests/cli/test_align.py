@@ -9,8 +9,7 @@ import torch
 import regard
 from regard.align import align
 from regard.align.heads import load_heads
-from regard.checkpoint.folder import Checkpoint, copy_model, save_model
-from regard.checkpoint.weights import Form
+from regard.checkpoint.weights import Checkpoint, Form, copy_model, save_model
 from regard.cli import main
 from regard.config import DataSettings, ModelSettings, Settings
 from regard.zoo import present

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import regard
-from regard.checkpoint.folder import Checkpoint, save_model
+from regard.checkpoint.weights import Checkpoint, save_model
 from regard.cli import main
 from regard.config import DataSettings, DecodeSettings, ModelSettings, Settings
 from regard.plot.tables import numbers_table, word_attention_table

@@ -11,8 +11,7 @@ from torch.testing import assert_close
 
 from regard.build import build_model
 from regard.checkpoint import read_stored
-from regard.checkpoint.folder import copy_model, load_model
-from regard.checkpoint.weights import Form, read_weights, unique_tensors, write_weights
+from regard.checkpoint.weights import Form, copy_model, load_model, read_weights, unique_tensors, write_weights
 from regard.config import ModelSettings, PartSettings
 from regard.model.quantize import (
     Int8Linear,

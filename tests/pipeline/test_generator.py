@@ -10,7 +10,7 @@ import torch
 
 import regard
 from regard.batch import make_batch
-from regard.checkpoint.folder import Checkpoint, save_model
+from regard.checkpoint.weights import Checkpoint, save_model
 from regard.config import DataSettings, DecodeSettings, ModelSettings, PartSettings, Settings, TextSettings
 from regard.data.tokenizer import Tokenizer, train_characters
 from regard.data.vocabulary import train_tokenizer

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import regard
-from regard.checkpoint.folder import load_model
+from regard.checkpoint.weights import load_model
 from regard.engine import select_engine
 from regard.engine.native import NativeEngine
 from regard.engine.plain import PlainEngine

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.checkpoint.folder import Checkpoint
+from regard.checkpoint.weights import Checkpoint
 from regard.config import DataSettings, DecodeSettings, Settings, TextSettings
 from regard.data.tokenizer import Tokenizer
 from regard.engine.plain import PlainEngine

@@ -7,7 +7,7 @@ import torch
 
 from regard.batch import make_source
 from regard.build import build_model
-from regard.checkpoint.folder import Checkpoint, load_model, save_model
+from regard.checkpoint.weights import Checkpoint, load_model, save_model
 from regard.config import ModelSettings, PartSettings, Settings
 from regard.data.tokenizer import Tokenizer
 from regard.qa.data import make_facts

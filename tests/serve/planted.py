@@ -7,7 +7,7 @@ import torch
 
 from regard.build import build_model
 from regard.checkpoint import write_json
-from regard.checkpoint.folder import Checkpoint, save_model
+from regard.checkpoint.weights import Checkpoint, save_model
 from regard.config import DataSettings, ModelSettings, PartSettings, Settings, TextSettings
 from regard.study.ablate import RESULTS
 from regard.study.ablate_runs import AblationRow

@@ -7,12 +7,11 @@ from contextlib import contextmanager
 import httpx
 import torch
 
-from regard.checkpoint.folder import Checkpoint, save_model
+from regard.checkpoint.weights import Checkpoint, save_model
 from regard.config import DataSettings, DecodeSettings, ModelSettings, Settings, TextSettings
-from regard.serve import PAGE
-from regard.serve.app import make_app
+from regard.serve import PAGE, ServeSettings
 from regard.serve.models import ModelRegistry
-from regard.serve.server import ServeSettings, make_server, open_port, url_of
+from regard.serve.server import make_app, make_server, open_port, url_of
 from tests.pipeline.test_translator import TOKENIZER
 from tests.trace.makers import make_model
 

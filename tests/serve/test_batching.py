@@ -18,11 +18,10 @@ from regard.engine.pack import packable
 from regard.engine.slots import SlotPool
 from regard.padding import EOS
 from regard.pipeline.translator import Translator
-from regard.serve import BusyError, InternalError
+from regard.serve import BusyError, InternalError, ServeSettings
 from regard.serve.batching import BatchQueue, TranslationJob
 from regard.serve.middleware import Metrics
 from regard.serve.models import ModelRegistry
-from regard.serve.server import ServeSettings
 from tests.serve.server import DECODE, TEXTS, client_of, make_folder, make_registry
 
 

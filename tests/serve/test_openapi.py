@@ -7,8 +7,8 @@ import schemathesis
 from hypothesis import HealthCheck, settings
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from regard.serve.app import make_app
 from regard.serve.models import ModelRegistry
+from regard.serve.server import make_app
 
 schema = schemathesis.openapi.from_dict(make_app(ModelRegistry(home=Path("nowhere"))).openapi())
 # Its own strategies draw by chance in a way that Hypothesis does not like.

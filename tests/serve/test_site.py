@@ -7,10 +7,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from regard.serve import serialize
+from regard.serve import ServeSettings, serialize
 from regard.serve.schema_trace import Saved
 from regard.serve.serialize import json_for_html, make_view, render_html, save_html
-from regard.serve.server import ServeSettings
 from tests.serve.server import running
 from tests.trace.makers import make_model, one_trace
 

@@ -10,8 +10,7 @@ import pytest
 from safetensors.torch import load_file
 
 from regard.checkpoint import read_json
-from regard.checkpoint.folder import copy_model, load_model
-from regard.checkpoint.weights import Form
+from regard.checkpoint.weights import Form, copy_model, load_model
 from regard.train.initialise import LR_SHARE
 from regard.train.loop import RunStoppedError
 from regard.train.start import DataOptions, TrainOptions, start_run

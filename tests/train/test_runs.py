@@ -16,7 +16,7 @@ import regard.checkpoint.weights
 import regard.train.loop
 import regard.train.step
 from regard.checkpoint import read_json
-from regard.checkpoint.folder import load_model
+from regard.checkpoint.weights import load_model
 from regard.config import Settings
 from regard.device import find_device
 from regard.train.loop import RunStoppedError

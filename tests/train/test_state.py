@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from regard.build import build_model
-from regard.checkpoint.folder import Checkpoint, load_model, save_model
+from regard.checkpoint.weights import Checkpoint, load_model, save_model
 from regard.config import Settings, parse_settings, preset
 from regard.data.tokenizer import Tokenizer, train_characters
 from regard.train.state import Ema, average, average_models

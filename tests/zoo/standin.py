@@ -3,10 +3,8 @@
 import json
 from pathlib import Path
 
-from regard.checkpoint.folder import copy_model
-from regard.checkpoint.weights import Form
-from regard.zoo import ZOO
-from regard.zoo.card import write_card
+from regard.checkpoint.weights import Form, copy_model
+from regard.zoo import ZOO, write_card
 
 
 def make_zoo(home: Path, trained: Path, *names: str) -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.zoo.card import CORPORA, OPEN, SECTIONS, corpora_of, lacks, licence_of, read_card, write_card
+from regard.zoo import CORPORA, OPEN, SECTIONS, corpora_of, lacks, licence_of, read_card, write_card
 from tests.train.tiny import trained_once
 
 DATA = Path(__file__).parents[3] / "shared" / "data"

@@ -10,8 +10,21 @@ import pytest
 
 import regard
 from regard.checkpoint import read_settings
-from regard.zoo import HOME, PEEK, ZOO, catalogue, find_model, listed, named, peek, pick, present, script_language
-from regard.zoo.card import lacks, read_card
+from regard.zoo import (
+    HOME,
+    PEEK,
+    ZOO,
+    catalogue,
+    find_model,
+    lacks,
+    listed,
+    named,
+    peek,
+    pick,
+    present,
+    read_card,
+    script_language,
+)
 from tests.train.tiny import trained_once
 from tests.zoo.standin import make_zoo
 

@@ -23,14 +23,15 @@ from regard.align.links import (
     AlignmentScore,
     Gold,
     Link,
+    SegmentedPair,
     check_gold,
     score_alignment,
+    segment_pair,
     soft_links,
     to_source,
     to_target,
     to_words,
 )
-from regard.align.words import SegmentedPair, segment_pair
 from regard.config import choose
 from regard.data.normalise import language_code
 from regard.model import Seq2Seq

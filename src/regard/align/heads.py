@@ -8,8 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from regard.align.links import Gold, agree, agree_with_gold, to_source, to_target
-from regard.align.words import SegmentedPair, TokenizedPair
+from regard.align.links import Gold, SegmentedPair, TokenizedPair, agree, agree_with_gold, to_source, to_target
 from regard.atomic import atomic_file
 from regard.checkpoint import ALIGNMENT, model_folder, read_json, write_json
 from regard.model import Seq2Seq

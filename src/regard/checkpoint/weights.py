@@ -1,7 +1,8 @@
-"""Tensors to safetensors files and back: shards, precisions, modules filled without drawing random numbers first."""
+"""A PyTorch model to a folder and back: safetensors files, shards, precisions; nothing is pickled or half-written."""
 
+import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,33 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from regard.checkpoint import INDEX, WEIGHTS, read_file, read_stored, write_json
+from regard import __version__
+from regard.atomic import atomic_folder
+from regard.build import build_model
+from regard.checkpoint import (
+    ALIGNMENT,
+    CARD,
+    CONFIG,
+    INDEX,
+    SCORES,
+    WEIGHTS,
+    model_folder,
+    read_file,
+    read_settings,
+    read_stored,
+    settings_table,
+    weights_path,
+    write_json,
+)
+from regard.config import Settings
+from regard.data.tokenizer import Tokenizer
+from regard.model import Seq2Seq
 from regard.model.quantize import quantize
 from regard.ops import is_sharded
 
 
 def unique_tensors(module: nn.Module) -> dict[str, Tensor]:
-    """Gives parameters and buffers by name, shared ones once, under the first of their names; shards stay shards."""
+    """Return parameters and buffers by name, shared ones once, under the first of their names; shards stay shards."""
     seen: set[int] = set()
     tensors = {}
     for name, tensor in module.state_dict(keep_vars=True).items():
@@ -30,12 +51,12 @@ def unique_tensors(module: nn.Module) -> dict[str, Tensor]:
 
 
 def gathered(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Puts tensors together whose shards lie in several processes, all of which must ask."""
+    """Put tensors together whose shards lie in several processes, all of which must ask."""
     return {name: t.full_tensor() if is_sharded(t) else t for name, t in tensors.items()}  # pyright: ignore
 
 
 def put(target: Tensor, value: Tensor) -> None:
-    """Copies a whole tensor into another, which may be one process's shard."""
+    """Copy a whole tensor into another, which may be one process's shard."""
     if is_sharded(target):
         from torch.distributed.tensor import distribute_tensor
 
@@ -44,7 +65,7 @@ def put(target: Tensor, value: Tensor) -> None:
 
 
 def fill(module: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Puts saved tensors into a module that must have just these, of just these shapes."""
+    """Put saved tensors into a module that must have just these, of just these shapes."""
     wanted = unique_tensors(module)
     missing, foreign = sorted(wanted.keys() - tensors.keys()), sorted(tensors.keys() - wanted.keys())
     if missing or foreign:
@@ -58,7 +79,7 @@ def fill(module: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], notes: dict[str, str] | None = None) -> None:
-    """Writes a safetensors file; a full disk is an OSError, as it is everywhere else."""
+    """Write a safetensors file; a full disk is an OSError, as it is everywhere else."""
     path.touch()
     mode = path.stat().st_mode  # the library lets nobody but its user read what it writes
     try:
@@ -97,7 +118,7 @@ class Form:
 
 
 def write_weights(folder: Path, tensors: Mapping[str, Tensor], form: Form) -> None:
-    """Writes `model.safetensors`, or, where it would be larger than a shard may be, shards and their index.
+    """Write `model.safetensors`, or, where it would be larger than a shard may be, shards and their index.
 
     All shards bear the same mark, so that one of another model is found out even if its tensors have the same shapes.
     """
@@ -121,7 +142,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def _shared_out(tensors: Mapping[str, Tensor], shard_mib: float | None) -> list[dict[str, Tensor]]:
-    """Deals tensors out to shards in their order, a new one where the next tensor has no room."""
+    """Deal tensors out to shards in their order, a new one where the next tensor has no room."""
     if shard_mib is None:
         return [dict(tensors)]
     room = int(shard_mib * MIB)
@@ -147,7 +168,7 @@ def _n_bytes(tensor: Tensor) -> int:
 
 
 def _mark(tensors: Mapping[str, Tensor]) -> str:
-    """Names a model by its numbers."""
+    """Name a model by its numbers."""
     mark = blake2b(digest_size=16)
     for tensor in tensors.values():
         mark.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
@@ -171,3 +192,61 @@ class Undrawn(TorchFunctionMode):
         if func in DRAWS or getattr(func, "__module__", None) == nn.init.__name__:
             return args[0] if args else named["tensor"]
         return func(*args, **named)
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """A model that can be used: its parameters, its words, and the settings it was made with."""
+
+    model: Seq2Seq
+    tokenizer: Tokenizer
+    settings: Settings
+
+
+def save_model(folder: Path, checkpoint: Checkpoint, scores: Mapping[str, Any], form: Form = Form()) -> None:
+    """Write one folder that works on another machine; a model that was there is replaced once this one is complete."""
+    with atomic_folder(folder) as part:
+        _write(part, checkpoint, scores, form)
+
+
+def copy_model(folder: Path, out: Path, form: Form) -> None:
+    """Write a model anew in another form; its settings, tokenizer, scores, card and choice of heads stay.
+
+    Only where its texts lay is cut to the last folder and the file: the rest tells of one machine.
+    """
+    folder = model_folder(folder)
+    checkpoint = load_model(folder)
+    with atomic_folder(out) as part:
+        _write(part, replace(checkpoint, settings=_portable(checkpoint.settings)), {}, form)
+        for name in (SCORES, CARD, ALIGNMENT):
+            if (folder / name).exists():
+                shutil.copyfile(folder / name, part / name)
+
+
+def _portable(made: Settings) -> Settings:
+    def cut(sources: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(",".join("/".join(Path(file).parts[-2:]) for file in source.split(",")) for source in sources)
+
+    data = {name: cut(getattr(made.data, name)) for name in ("train", "valid", "test", "exclude")}
+    return replace(made, data=replace(made.data, **data), text=replace(made.text, tokenizer=None))
+
+
+def _write(part: Path, checkpoint: Checkpoint, scores: Mapping[str, Any], form: Form) -> None:
+    write_weights(part, unique_tensors(checkpoint.model), form)
+    write_json(part / CONFIG, {"regard": __version__, "settings": settings_table(checkpoint.settings)})
+    write_json(part / SCORES, dict(scores))
+    checkpoint.tokenizer.save(part)
+
+
+def load_model(folder: Path) -> Checkpoint:
+    """Read a model folder, or the model inside a run's folder; raise ValueError naming the file that is wrong."""
+    folder = model_folder(folder)
+    made = read_settings(folder / CONFIG)
+    tokenizer = Tokenizer.load(folder)
+    try:
+        with Undrawn():
+            model = build_model(made.model, (tokenizer.vocab_size("src"), tokenizer.vocab_size("tgt")))
+    except ValueError as error:
+        raise ValueError(f"{folder / CONFIG}: {error}") from error
+    fill(model, read_weights(folder), weights_path(folder))
+    return Checkpoint(model.eval(), tokenizer, made)

@@ -7,7 +7,7 @@ from typing import Annotated
 from rich.table import Table
 from typer import Option
 
-from regard.checkpoint.folder import load_model
+from regard.checkpoint.weights import load_model
 from regard.cli.options import Beam, Device, Json, Model, Precision, Reverse, SetDecode
 from regard.cli.translate import Shortlist, decode_settings, device_for
 from regard.config import DecodeSettings

@@ -11,14 +11,12 @@ from typer import Argument, Option
 
 from regard.atomic import atomic_file
 from regard.checkpoint import SCORES, describe, read_json, write_json
-from regard.checkpoint.folder import copy_model
-from regard.checkpoint.weights import Form
+from regard.checkpoint.weights import Form, copy_model
 from regard.cli.evaluate import score_translations
 from regard.cli.options import Json, ModelArgument, Reverse
 from regard.pipeline import load_translator
 from regard.terminal import QUIET, escape, message, print_json, print_tables
-from regard.zoo import Entry, catalogue, entry, find_model, named
-from regard.zoo.card import read_card, write_card
+from regard.zoo import Entry, catalogue, entry, find_model, named, read_card, write_card
 
 PRECISION = "float32, bfloat16 or int8: 4, 2 or 1 byte per weight."
 SHARD = "Split the weights into files of at most this many MiB."

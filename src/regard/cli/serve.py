@@ -10,10 +10,10 @@ from typer import Option
 
 from regard.cli.options import Device, Precision
 from regard.pipeline import choose_device
-from regard.serve.app import make_app
+from regard.serve import ServeSettings
 from regard.serve.models import ModelRegistry, check_folders
 from regard.serve.routes_site import check_studies
-from regard.serve.server import LOOPBACK, ServeSettings, open_port, url_of
+from regard.serve.server import LOOPBACK, make_app, open_port, url_of
 from regard.serve.server import serve as run
 from regard.terminal import escape, message
 

@@ -17,7 +17,7 @@ from regard.pipeline.translator import Translator
 from regard.zoo import find_model
 
 if TYPE_CHECKING:
-    from regard.checkpoint.folder import Checkpoint
+    from regard.checkpoint.weights import Checkpoint
     from regard.model import Seq2Seq
     from regard.pipeline.generator import Generator
 
@@ -89,7 +89,7 @@ def _plain_model(folder: Path) -> "Seq2Seq":
 
 
 def _load_checkpoint(folder: Path) -> "Checkpoint":
-    from regard.checkpoint.folder import load_model  # PyTorch, which a C++ model needs for traces only
+    from regard.checkpoint.weights import load_model  # PyTorch, which a C++ model needs for traces only
 
     return load_model(folder)
 

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.batch import make_source
-from regard.checkpoint.folder import Checkpoint
+from regard.checkpoint.weights import Checkpoint
 from regard.config import DecodeSettings, choose
 from regard.data.tokenizer import Tokenizer
 from regard.engine import Engine

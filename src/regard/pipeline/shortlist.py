@@ -37,7 +37,7 @@ class Links:
 
 
 def translation_chances(links: Links, rounds: int = 5) -> Float[np.ndarray, " kinds"]:
-    """Gives `t(target | source)` of each kind of link by EM (Brown et al. 1993, aclanthology.org/J93-2003).
+    """Return `t(target | source)` of each kind of link by EM (Brown et al. 1993, aclanthology.org/J93-2003).
 
     Each target piece comes from one source piece of its sentence or from nothing, any of them as likely as another
     beforehand.
@@ -54,7 +54,7 @@ def translation_chances(links: Links, rounds: int = 5) -> Float[np.ndarray, " ki
 def best_targets(
     links: Links, chances: Float[np.ndarray, " kinds"], n_src: int, most: int
 ) -> Int[np.ndarray, "n_src most"]:
-    """Gives the likeliest target pieces of each source piece, likeliest first, −1 where there are no more."""
+    """Return the likeliest target pieces of each source piece, likeliest first, −1 where there are no more."""
     table = np.full((n_src, most), -1, np.int32)
     order = np.lexsort((links.tgt, -chances, links.src))
     src = links.src[order]
@@ -76,14 +76,14 @@ class Shortlist:
     copies: bool  # a source piece may be said as it is, where both sides have the same pieces
 
     def words(self, sentences: Sequence[Ids]) -> Int[np.ndarray, " W"]:
-        """Gives what may be said of some sentences that are translated together, in order; EOS is among it."""
+        """Return what may be said of some sentences that are translated together, in order; EOS is among it."""
         seen = np.unique(np.concatenate([np.asarray(ids, np.int64) for ids in sentences]))
         found = self.table[seen].ravel()
         parts = [self.always, found[found >= EOS], seen[seen >= EOS] if self.copies else found[:0]]
         return np.unique(np.concatenate(parts)).astype(np.int64)
 
     def save(self, path: Path) -> None:
-        """Writes a file, whole or not at all."""
+        """Write a file, whole or not at all."""
         with atomic_file(path) as draft:
             draft.touch()
             mode = draft.stat().st_mode  # the library lets nobody but its user read what it writes
@@ -94,7 +94,7 @@ class Shortlist:
 def learn_shortlist(
     tokenizer: Tokenizer, pairs: Iterable[tuple[str, str]], frequent: int = 500, each: int = 50
 ) -> Shortlist:
-    """Learns from sentence pairs which target pieces go with each source piece, and which are frequent in any case."""
+    """Learn from sentence pairs which target pieces go with each source piece, and which are frequent in any case."""
     if frequent < 0 or each < 0:
         raise ValueError(f"frequent and each must be 0 or more, got {frequent} and {each}")
     texts = list(pairs)
@@ -113,7 +113,7 @@ def learn_shortlist(
 
 
 def load_shortlist(path: str | PathLike[str], tokenizer: Tokenizer) -> Shortlist:
-    """Reads what `save` wrote, and refuses what is of other pieces."""
+    """Read what `save` wrote, and refuse what is of other pieces."""
     path = Path(path)
     if not path.is_file():
         raise ValueError(f"{path}: there is no such shortlist: make one with regard shortlist")

@@ -15,7 +15,7 @@ from regard.pipeline.shortlist import Shortlist
 from regard.search.hypothesis import Hypothesis, normalised
 
 if TYPE_CHECKING:
-    from regard.checkpoint.folder import Checkpoint
+    from regard.checkpoint.weights import Checkpoint
     from regard.model import Seq2Seq
 
 # A Latin sign counts only before white space, so that 3.14 stays whole; closing quotes and brackets go with the end.
@@ -24,7 +24,7 @@ CLAUSE_END = re.compile(r"[，、：]+\s*|[,:]\s+")
 
 
 def sentences(text: str, count: Callable[[str], int], max_len: int) -> list[str]:
-    """Cuts a text into sentences; one that counts more than `max_len` is cut at its commas, into as few as possible.
+    """Cut a text into sentences; one that counts more than `max_len` is cut at its commas, into as few as possible.
 
     Joined again the parts are the text. Where there is no place to cut, ValueError says how long the stretch is.
     """
@@ -32,7 +32,7 @@ def sentences(text: str, count: Callable[[str], int], max_len: int) -> list[str]
 
 
 def cut(text: str, end: re.Pattern[str]) -> list[str]:
-    """Cuts a text after each match."""
+    """Cut a text after each match."""
     places = sorted({0, len(text), *(match.end() for match in end.finditer(text))})
     return [text[start:stop] for start, stop in pairwise(places)]
 
@@ -80,7 +80,7 @@ def make_translation(
     separator: str,
     length_penalty: float,
 ) -> Translation:
-    """Joins what was found for the parts of a text: best with best, second with second; no parts are an empty text.
+    """Join what was found for the parts of a text: best with best, second with second; no parts are an empty text.
 
     A part of which fewer were found takes part with its last. The score is that of the parts as one hypothesis.
     """

@@ -260,7 +260,7 @@ def _draw_branches(axes: Axes, parents: Parents, band: dict[int, _Node]) -> None
 
 
 def _branch(old: _Node, new: _Node) -> Float[np.ndarray, "P 2"]:
-    """Goes straight to the end of the column, so that no other label is crossed, and then bends."""
+    """Go straight to the end of the column, so that no other label is crossed, and then bend."""
     turn = np.linspace(0, 1, 17)
     x = old.column + (new.left - PAD - old.column) * turn
     y = old.y + (new.y - old.y) * (3 - 2 * turn) * turn**2

@@ -141,7 +141,7 @@ def save_and_report(figure: "Figure", path: Path) -> None:
 
 
 def check_font(figure: "Figure") -> None:
-    """Warns where Chinese will be boxes."""
+    """Warn where Chinese will be boxes."""
     texts = [text.get_text() for text in figure.findobj(load_matplotlib().text.Text)]  # pyright: ignore[reportAttributeAccessIssue]
     if chinese_family() is None and any(has_chinese(text) for text in texts):
         warnings.warn(HINT, stacklevel=3)

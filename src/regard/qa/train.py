@@ -10,8 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.batch import make_source
-from regard.checkpoint.folder import load_model
-from regard.checkpoint.weights import fill, unique_tensors
+from regard.checkpoint.weights import fill, load_model, unique_tensors
 from regard.config import ModelSettings, TextSettings, merge, parse_override, parse_settings
 from regard.data.tokenizer import Tokenizer
 from regard.data.vocabulary import train_tokenizer

@@ -10,11 +10,10 @@ from regard.config import DecodeSettings
 from regard.engine import Scheduler
 from regard.pipeline.translator import Translation, Translator
 from regard.search.hypothesis import Hypothesis
-from regard.serve import BusyError
+from regard.serve import BusyError, ServeSettings
 from regard.serve.middleware import Metrics
 from regard.serve.models import ModelRegistry
 from regard.serve.requests import public_error
-from regard.serve.server import ServeSettings
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,8 +15,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from regard.serve import ServeSettings
 from regard.serve.requests import RETRY_SECONDS, error_response
-from regard.serve.server import ServeSettings
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 TEXTS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)

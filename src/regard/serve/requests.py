@@ -16,10 +16,9 @@ from starlette.responses import Response
 
 from regard.config import DecodeSettings
 from regard.pipeline.translator import Translator
-from regard.serve import BusyError, DisconnectedError, InternalError, NotFoundError, TooLargeError
+from regard.serve import BusyError, DisconnectedError, InternalError, NotFoundError, ServeSettings, TooLargeError
 from regard.serve.schema_api import ErrorResponse
 from regard.serve.serialize import to_json
-from regard.serve.server import ServeSettings
 
 LOG = logging.getLogger("regard.serve")
 

@@ -13,11 +13,10 @@ from regard.pipeline.generator import Generator
 from regard.qa.data import cut_passage, make_passage, make_question
 from regard.qa.predict import answer_questions
 from regard.qa.view import trace_answer
-from regard.serve.jobs import NDJSON, LineStream, stream_response
 from regard.serve.requests import ERROR_RESPONSES, check_texts, json_response
 from regard.serve.schema_trace import AnswerResponse, AnswerSpan, GeneratedTokenJson, Readers, View, WordJson, Writers
 from regard.serve.serialize import make_view, round_tensor, to_json
-from regard.serve.state import ServerState, TraceRun
+from regard.serve.state import NDJSON, LineStream, ServerState, TraceRun, stream_response
 from regard.trace.run import trace_generation, trace_tokens
 
 

@@ -12,7 +12,6 @@ from regard.config import DecodeSettings, choose
 from regard.data.normalise import language_code
 from regard.pipeline.translator import Translation
 from regard.serve.batching import TranslationJob
-from regard.serve.jobs import NDJSON, LineStream, stream_response, wait_for
 from regard.serve.models import ModelRegistry
 from regard.serve.requests import (
     ERROR_RESPONSES,
@@ -28,7 +27,7 @@ from regard.serve.requests import (
 from regard.serve.schema_api import Detected, TranslateResponse, TranslationUpdate
 from regard.serve.schema_trace import HeadJson, View
 from regard.serve.serialize import make_head, make_view, render_html, to_json
-from regard.serve.state import ServerState, TraceRun
+from regard.serve.state import NDJSON, LineStream, ServerState, TraceRun, stream_response, wait_for
 from regard.trace.run import follow, trace_texts
 from regard.trace.summary import HeadChoice
 from regard.trace.trace import Trace

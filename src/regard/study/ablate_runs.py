@@ -18,7 +18,7 @@ import torch
 
 from regard.atomic import atomic_file, atomic_folder
 from regard.checkpoint import read_json, settings_table, write_json
-from regard.checkpoint.folder import load_model
+from regard.checkpoint.weights import load_model
 from regard.config import Settings, merge, parse_override, parse_settings, unknown
 from regard.data.prepare import FINGERPRINT, fingerprint, prepare
 from regard.device import find_device

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from regard.checkpoint import CONFIG, model_folder, read_settings, settings_table
-from regard.checkpoint.folder import load_model
-from regard.checkpoint.weights import fill, unique_tensors
+from regard.checkpoint.weights import fill, load_model, unique_tensors
 from regard.config import Settings
 from regard.data.store import IdStore, Windows
 from regard.data.tokenizer import Tokenizer

@@ -11,8 +11,7 @@ import numpy as np
 import torch
 
 from regard.build import build_model
-from regard.checkpoint.folder import Checkpoint, save_model
-from regard.checkpoint.weights import fill, gathered, unique_tensors
+from regard.checkpoint.weights import Checkpoint, fill, gathered, save_model, unique_tensors
 from regard.train.batching import StepBatches, prefetch
 from regard.train.distributed import all_reduce, broadcast
 from regard.train.run import TrainingRun

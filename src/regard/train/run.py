@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from regard.build import build_model
-from regard.checkpoint.folder import Checkpoint
+from regard.checkpoint.weights import Checkpoint
 from regard.config import Settings, TrainSettings
 from regard.data.dataset import Dataset
 from regard.model import Seq2Seq

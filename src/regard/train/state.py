@@ -13,8 +13,16 @@ from torch.distributed.tensor import DTensor
 
 from regard.atomic import atomic_folder, latest
 from regard.checkpoint import read_json, write_json
-from regard.checkpoint.folder import load_model, save_model
-from regard.checkpoint.weights import fill, gathered, put, read_tensors, unique_tensors, write_tensors
+from regard.checkpoint.weights import (
+    fill,
+    gathered,
+    load_model,
+    put,
+    read_tensors,
+    save_model,
+    unique_tensors,
+    write_tensors,
+)
 
 STATE, PROGRESS = "state.safetensors", "progress.json"
 

@@ -12,8 +12,7 @@ import torch
 
 from regard.atomic import atomic_file, ensure_folder
 from regard.checkpoint import CONFIG, SCORES, model_folder, read_json, read_settings, settings_table, write_json
-from regard.checkpoint.folder import load_model, save_model
-from regard.checkpoint.weights import fill
+from regard.checkpoint.weights import fill, load_model, save_model
 from regard.config import Settings
 from regard.data.dataset import Dataset
 from regard.data.prepare import prepare

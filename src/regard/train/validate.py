@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from regard.batch import make_batch
-from regard.checkpoint.folder import Checkpoint
+from regard.checkpoint.weights import Checkpoint
 from regard.config import DecodeSettings
 from regard.data.store import IdStore, Windows
 from regard.engine import select_engine

@@ -64,7 +64,10 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Translation:
-    """The best translation of a text, the pieces it was written in and read in, and all that were found, best first."""
+    """The best translation of a text, and all that were found, best first.
+
+    `tokens` are the pieces that it was written in, `source_tokens` those that the text was read in.
+    """
 
     text: str
     score: float

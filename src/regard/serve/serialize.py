@@ -101,11 +101,7 @@ def make_view(
         source=_side(trace.source),
         read=_side(trace.read),
         target=_side(trace.target),
-        kinds=[
-            _kind(kind, attention_maps)
-            for kind in KINDS
-            if (attention_maps := [each for each in trace.attention if each.kind == kind])
-        ],
+        kinds=_kinds(trace),
         steps=_steps(trace),
         tree=_tree(trace.tree),
         leaf=trace.end_node,
@@ -123,6 +119,11 @@ def make_view(
         ],
         aligning=None if aligning is None else view.Aligning(aligning.layer, aligning.head, aligning.at),
     )
+
+
+def _kinds(trace: Trace) -> list[view.Kind]:
+    maps = {kind: [each for each in trace.attention if each.kind == kind] for kind in KINDS}
+    return [_kind(kind, layers) for kind, layers in maps.items() if layers]
 
 
 def make_head(trace: Trace, kind: str, layer: int, head: int) -> HeadJson:

@@ -542,3 +542,21 @@ def test_what_a_forbidden_score_is_does_not_matter():
     for anything in (1e300, -1e300, float("-inf")):
         changed = torch.where(allowed | ~allowed.any(dim=-1, keepdim=True), scores, anything)
         exactly(masked_softmax(changed, allowed), masked_softmax(scores, allowed))
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_a_second_derivative_is_right_or_refused(name):
+    attention, (q, k, v) = make_attention(name), leaves(make_inputs(name))
+
+    def penalty(out):
+        (d_q,) = torch.autograd.grad(out.sum(), q, create_graph=True)
+        return torch.autograd.grad(d_q.square().sum(), [q, k, v])
+
+    expected = penalty(attention.weights(q, k) @ v)
+    try:
+        found = penalty(attention(q, k, v))
+    except RuntimeError as error:
+        assert "derivative" in str(error)
+        return
+    for x, y in zip(found, expected, strict=True):
+        torch.testing.assert_close(x, y)

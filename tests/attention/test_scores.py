@@ -148,6 +148,21 @@ def test_data_far_from_zero_stay_near_the_definition(dtype, width, kind):
         torch.testing.assert_close(grad.double(), exact_grad, rtol=near, atol=near)
 
 
+@pytest.mark.parametrize("spread", [10.0, 100.0, 1000.0, 3000.0, 1e5])
+@pytest.mark.parametrize("width", [1, 5])
+def test_spread_data_stay_near_the_definition_in_float32(spread, width):
+    attention = Gaussian(H)
+    k = (spread * torch.rand(B, H, 101, width, generator=torch.Generator().manual_seed(1))).float()
+    q, v = k[:, :, :Q] + noise(B, H, Q, width, seed=2).float(), noise(B, H, 101, E, seed=3).float()
+    inputs = leaves([q, k, v])
+    wanted = [*inputs, attention.w]
+    plain = attention.weights(*inputs[:2]) @ inputs[2]
+    out = attention(*inputs)
+    torch.testing.assert_close(out, plain, rtol=2e-4, atol=2e-4)
+    for grad, exact in zip(gradients(out, wanted), gradients(plain, wanted), strict=True):
+        torch.testing.assert_close(grad, exact, rtol=1e-3, atol=1e-3)
+
+
 LONG_KEYS = {
     "far from zero": lambda k: 50 + k,
     "far from each other": lambda k: 50 * k,

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from regard.autograd import once_differentiable
 from regard.mask import Mask
 
 # Elements of the one live tile: small enough for a CPU's cache, large enough to fill a GPU.
@@ -130,7 +131,7 @@ class AdditiveBlocks(torch.autograd.Function):
         return out.view(B, H, Q, v.shape[3]).to(v.dtype)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         f_q, f_k, w, v, bias, out, log_sum = ctx.saved_tensors
         call = make_problem(f_q, f_k, w, v, bias, *ctx.rest)

@@ -7,6 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from regard.autograd import once_differentiable
 from regard.kernels.additive_backward import PairArgs, by_feature, chunk_rows, chunks, gradients, score
 from regard.kernels.primitives import (
     DropoutArgs,
@@ -53,7 +54,7 @@ class _AdditiveAttention(torch.autograd.Function):
         return out.view(B, H, Q, E)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
         q, _, w, _, out, _ = ctx.saved_tensors
         d_out = d_out.to(q.dtype).reshape(out.shape).contiguous()

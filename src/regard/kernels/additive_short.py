@@ -7,6 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from regard.autograd import once_differentiable
 from regard.kernels.primitives import compute_dtype
 
 # Elements of the one live tile of keys by features, and of the tile whose gradient one program collects.
@@ -55,7 +56,7 @@ class _AdditiveAttentionShort(torch.autograd.Function):
         return out.view(B, H, Q, E)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
         q, k, w, values, p = ctx.saved_tensors
         d_out = d_out.to(q.dtype).reshape(*q.shape[:2], -1).contiguous()

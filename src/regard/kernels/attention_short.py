@@ -7,6 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from regard.autograd import once_differentiable
 from regard.kernels.primitives import block_size, contiguous_rows, dot_precision, head_args, head_ptr
 
 
@@ -52,7 +53,7 @@ class _ShortAttention(torch.autograd.Function):
         return out
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
         q, k, v, lengths = ctx.saved_tensors
         d_q, d_k, d_v = _empty_gradients(q, k, v)

@@ -7,6 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from regard.autograd import once_differentiable
 from regard.kernels.additive_short import attend, attend_backward, collect_keys
 from regard.kernels.linear import column_sums
 from regard.kernels.primitives import compute_dtype
@@ -33,7 +34,7 @@ class _GRUGates(torch.autograd.Function):
         return after
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx: Any, d_after: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
         gates, of_state, state = ctx.saved_tensors
         d_input, d_of_state = torch.empty_like(gates), torch.empty_like(of_state)
@@ -194,7 +195,7 @@ class _AttentionGRU(torch.autograd.Function):
         return states[1:], contexts
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx: Any, d_states: Tensor, d_contexts: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
         k, v, w_map, w_context, b_state, w_v, gates, states, contexts, mapped, p = ctx.saved_tensors
         (T, B, D), dtype = contexts.shape[:2] + states.shape[2:], k.dtype

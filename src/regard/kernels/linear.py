@@ -9,6 +9,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from regard.autograd import once_differentiable
 from regard.kernels.primitives import compute_dtype, draw_seed, uniform
 
 ROWS, COLS = 64, 64  # of one tile
@@ -40,7 +41,7 @@ class _Linear(torch.autograd.Function):
         return out if sizes is None else out.split(sizes, dim=-1)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx: Any, *d_outs: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
         x, w = ctx.saved_tensors
         d_out = _concat_features(d_outs)
@@ -164,7 +165,7 @@ class _FeedForward(torch.autograd.Function):
         return F.linear(hidden, w_2, b_2)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
         x, hidden, w_1, w_2 = ctx.saved_tensors
         flat_x, flat, d_flat = (each.reshape(-1, each.shape[-1]) for each in (x, hidden, d_out))

@@ -7,6 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from regard.autograd import once_differentiable
 from regard.kernels.primitives import compute_dtype, draw_seed, drop_out
 
 N_PROGRAMS = 1024  # that share the rows in the backward pass, each with its own sums for weight and bias
@@ -45,7 +46,7 @@ class _AddNorm(torch.autograd.Function):
         return out
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
         total, weight, stats, seed = ctx.saved_tensors
         D = total.shape[-1]
@@ -185,7 +186,7 @@ class _AddDropout(torch.autograd.Function):
         return out
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
         (seed,) = ctx.saved_tensors
         d_out = d_out.contiguous()

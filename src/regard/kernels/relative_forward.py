@@ -7,6 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from regard.autograd import once_differentiable
 from regard.kernels.primitives import (
     block_size,
     broadcast_strides,
@@ -111,7 +112,7 @@ class _RelativeAttention(torch.autograd.Function):
         return out
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx: Any, d_out: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
         grads = gradients(ctx.saved_tensors, d_out, ctx.needs_input_grad[3], ctx.args, ctx.constants)
         return *grads, None, None, None, None

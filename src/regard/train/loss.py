@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from regard.autograd import once_differentiable
 from regard.batch import Batch, duplicate_rows
 from regard.model import Seq2Seq
 from regard.ops import triton_kernels, usable
@@ -96,7 +97,7 @@ class LinearCrossEntropy(torch.autograd.Function):
         return loss, nll
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @once_differentiable
     def backward(ctx: Any, d_loss: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore
         d_x, d_table = ctx.saved_tensors
         return d_x * d_loss.to(d_x.dtype), d_table * d_loss, *[None] * (len(ctx.needs_input_grad) - 2)

@@ -1,49 +1,59 @@
-"""Write a file or a folder completely or not at all."""
+"""Write a file or a folder completely or not at all; remove nothing that was not written here."""
 
+import errno
 import os
+import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from secrets import token_hex
+
+# Names that nobody else gives: a draft, and an old folder while a new one takes its name.
+DRAFT = re.compile(r"\.regard-[0-9a-f]{16}\.partial")
+BACKUP = re.compile(r"\.(?P<name>.+)\.regard-[0-9a-f]{16}\.old")
+FULL = {errno.ENOSPC, errno.EDQUOT}  # of a disk, and of a user's share of it
+WRITING = {*FULL, errno.EFBIG, errno.EIO}  # errors of a write, which do not say in which file
 
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
     """Yield a path to write to, and move it to `path` at the end unless an exception is raised."""
-    draft = path.with_name(path.name + ".partial")
+    draft = _draft(path)
     try:
         yield draft
         os.replace(draft, path)
+    except OSError as error:
+        _raise_named(error, draft, path)
+        raise
     finally:
         draft.unlink(missing_ok=True)
 
 
 @contextmanager
-def atomic_folder(path: Path) -> Iterator[Path]:
+def atomic_folder(path: Path, is_ours: Callable[[str], bool] = lambda name: True) -> Iterator[Path]:
     """Yield an empty folder to fill, and move it to `path` at the end unless an exception is raised.
 
     An old folder is renamed, not deleted, before the new one takes its name: if the process is killed in between,
-    `latest` still finds it.
+    `latest` still finds it. Of the old folder only what `is_ours` by its name is removed; the rest moves on.
     """
-    draft, backup = path.with_name(path.name + ".partial"), backup_path(path)
-    shutil.rmtree(draft, ignore_errors=True)  # left by a process that was killed
+    path = path.resolve()  # of a link, what it points to is replaced
+    draft = _draft(path)
     with ensure_folder(path.parent):
         try:
             draft.mkdir()
             yield draft
             sync_files(draft)
             if path.exists():
-                shutil.rmtree(backup, ignore_errors=True)
-                os.replace(path, backup)
+                os.replace(path, path.with_name(f".{path.name}.regard-{token_hex(8)}.old"))
             os.replace(draft, path)
-            shutil.rmtree(backup, ignore_errors=True)
+            for backup in _backups(path):
+                _settle(backup, path, is_ours)
+        except OSError as error:
+            _raise_named(error, draft, path)
+            raise
         finally:
             shutil.rmtree(draft, ignore_errors=True)
-
-
-def backup_path(path: Path) -> Path:
-    """Return where an old folder is kept while a new one takes its name."""
-    return path.with_name(path.name + ".old")
 
 
 def latest(path: Path) -> Path:
@@ -51,8 +61,30 @@ def latest(path: Path) -> Path:
 
     Nothing is moved: a reader may lack the permission, and a writer may be about to do it.
     """
-    backup = backup_path(path)
-    return backup if not path.exists() and backup.exists() else path
+    return path if path.exists() else next(iter(_backups(path.resolve())), path)
+
+
+def written_names(folder: Path) -> set[str]:
+    """Return the names in a folder, with those of which only a backup is left, and without drafts."""
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    backups = {found["name"] for name in names if (found := BACKUP.fullmatch(name))}
+    return backups | {name for name in names if not (DRAFT.fullmatch(name) or BACKUP.fullmatch(name))}
+
+
+def remove_drafts(folder: Path) -> None:
+    """Remove what killed processes left in a folder in which nobody else is writing."""
+    for path in list(folder.iterdir()) if folder.is_dir() else ():
+        if DRAFT.fullmatch(path.name):
+            remove(path)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, or a folder with all that is in it, as far as that is possible."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink()
 
 
 def sync_files(folder: Path) -> None:
@@ -75,3 +107,36 @@ def ensure_folder(folder: Path) -> Iterator[None]:
             with suppress(OSError):  # someone else has put something there
                 each.rmdir()
         raise
+
+
+def _draft(path: Path) -> Path:
+    return path.with_name(f".regard-{token_hex(8)}.partial")
+
+
+def _backups(path: Path) -> list[Path]:
+    """Return the backups of a folder, the newest first; more than one is left only if several processes were killed."""
+    try:
+        names = os.listdir(path.parent)
+    except OSError:
+        return []
+    own = [name for name in names if (found := BACKUP.fullmatch(name)) and found["name"] == path.name]
+    return sorted((path.with_name(name) for name in own), key=lambda each: -each.stat().st_mtime)
+
+
+def _settle(backup: Path, path: Path, is_ours: Callable[[str], bool]) -> None:
+    """Move what others have put into an old folder to the new one, and remove the rest."""
+    for old in list(backup.iterdir()):
+        if is_ours(old.name):
+            remove(old)
+        elif not (path / old.name).exists():
+            old.rename(path / old.name)
+    with suppress(OSError):  # something has a name that is taken: it stays where it is
+        backup.rmdir()
+
+
+def _raise_named(error: OSError, draft: Path, path: Path) -> None:
+    """Raise an error of writing a draft as one of the file or folder that was to be written."""
+    is_draft = error.filename is not None and os.fspath(error.filename).startswith(str(draft))
+    unnamed = error.filename is None and error.errno in WRITING
+    if is_draft or unnamed:
+        raise OSError(error.errno, error.strerror, str(path)) from error

@@ -170,8 +170,10 @@ def test_a_save_that_fails_leaves_the_old_model(model, monkeypatch):
 
 
 def test_a_model_that_was_moved_aside_is_found(model):
-    shutil.move(model, model.with_name("model.old"))
-    assert model_folder(model.parent).name == "model.old"  # a process was killed between two renames
+    shutil.move(model, model.with_name(".model.regard-0123456789abcdef.old"))
+    assert (
+        model_folder(model.parent).name == ".model.regard-0123456789abcdef.old"
+    )  # a process was killed between two renames
     checkpoint = load_model(model.parent)
     save_model(model, checkpoint, {"step": 2})
     assert [path.name for path in model.parent.iterdir()] == ["model"]

@@ -1,7 +1,6 @@
 """Checkpoints of a run, moving averages, averaging of models."""
 
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from math import isclose
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from regard.atomic import atomic_folder, latest
+from regard.atomic import atomic_folder, latest, remove, remove_drafts, written_names
 from regard.checkpoint import read_json, write_json
 from regard.checkpoint.weights import (
     fill,
@@ -144,16 +143,14 @@ def fill_optimiser(model: nn.Module, optimiser: torch.optim.Optimizer, tensors: 
 
 def checkpoints(folder: Path) -> list[Path]:
     """Return the complete checkpoints of a run, oldest first."""
-    names = {path.name.removesuffix(".old") for path in folder.glob("step-*")}
-    return [latest(folder / name) for name in sorted(names) if re.fullmatch(r"step-\d{8}", name)]
+    return [latest(folder / name) for name in sorted(written_names(folder)) if re.fullmatch(r"step-\d{8}", name)]
 
 
 def remove_old(folder: Path, keep: int) -> None:
     """Remove all but the newest checkpoints, and incomplete ones of a run that was killed."""
-    newest = checkpoints(folder)[-keep:]
-    for path in folder.glob("step-*"):
-        if path not in newest:
-            shutil.rmtree(path)
+    for path in checkpoints(folder)[:-keep]:
+        remove(path)
+    remove_drafts(folder)
 
 
 def average_states(folders: Sequence[Path]) -> dict[str, Tensor]:

@@ -1,6 +1,7 @@
 """The training loop, its loss meter, stop conditions and signals."""
 
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -39,8 +40,10 @@ class StopSignal:
         self.before: dict[int, object] = {}
 
     def __enter__(self) -> "StopSignal":
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self.before[number] = signal.signal(number, self._receive)
+        # Signals reach the main thread alone: a run in another one is stopped by whoever started it.
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self.before[number] = signal.signal(number, self._receive)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -48,7 +48,8 @@ def atomic_folder(path: Path, is_ours: Callable[[str], bool] = lambda name: True
                 os.replace(path, path.with_name(f".{path.name}.regard-{token_hex(8)}.old"))
             os.replace(draft, path)
             for backup in _backups(path):
-                _settle(backup, path, is_ours)
+                move_theirs(backup, path, is_ours)
+                remove(backup, is_ours)
         except OSError as error:
             _raise_named(error, draft, path)
             raise
@@ -78,13 +79,26 @@ def remove_drafts(folder: Path) -> None:
             remove(path)
 
 
-def remove(path: Path) -> None:
-    """Remove a file, or a folder with all that is in it, as far as that is possible."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
+def remove(path: Path, is_ours: Callable[[str], bool] | None = None) -> None:
+    """Remove a file or a folder as far as that is possible; of a folder all, or what `is_ours` by its name."""
+    if path.is_symlink() or not path.is_dir():
         with suppress(OSError):
             path.unlink()
+    elif is_ours is None:
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        for each in [each for each in path.iterdir() if is_ours(each.name)]:
+            remove(each)
+        with suppress(OSError):  # a folder in which others have something stays
+            path.rmdir()
+
+
+def move_theirs(folder: Path, target: Path, is_ours: Callable[[str], bool]) -> None:
+    """Move what others have put into a folder to another one; what has a taken name stays."""
+    for path in list(folder.iterdir()):
+        if not is_ours(path.name) and not (target / path.name).exists():
+            target.mkdir(exist_ok=True)
+            path.rename(target / path.name)
 
 
 def sync_files(folder: Path) -> None:
@@ -121,17 +135,6 @@ def _backups(path: Path) -> list[Path]:
         return []
     own = [name for name in names if (found := BACKUP.fullmatch(name)) and found["name"] == path.name]
     return sorted((path.with_name(name) for name in own), key=lambda each: -each.stat().st_mtime)
-
-
-def _settle(backup: Path, path: Path, is_ours: Callable[[str], bool]) -> None:
-    """Move what others have put into an old folder to the new one, and remove the rest."""
-    for old in list(backup.iterdir()):
-        if is_ours(old.name):
-            remove(old)
-        elif not (path / old.name).exists():
-            old.rename(path / old.name)
-    with suppress(OSError):  # something has a name that is taken: it stays where it is
-        backup.rmdir()
 
 
 def _raise_named(error: OSError, draft: Path, path: Path) -> None:

@@ -360,6 +360,31 @@ def test_a_model_is_exported_in_fewer_bytes_with_scores_and_a_card(run, trained,
     assert json.loads(run("info", out, "--json").out)["precision"] == "bfloat16"
 
 
+def test_exporting_leaves_what_is_not_of_a_model(run, trained, tmp_path):
+    out = tmp_path / "out"
+    run("export", trained, "--out", out, "--shard-mib", "0.02")
+    (out / "notes.txt").write_text("mine")
+    (tmp_path / "out.old").mkdir()
+    (tmp_path / "out.partial").write_text("mine")
+    run("export", trained, "--out", out, "--overwrite")
+    assert sorted(path.name for path in out.iterdir()) == [
+        *("config.json", "model.safetensors", "notes.txt", "scores.json", "tokenizer.model"),
+    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "out.old", "out.partial"]
+
+
+def test_exporting_over_something_else_is_refused(run, trained, tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "file").touch()
+    for out, said in (
+        (tmp_path, f"{tmp_path / 'config.json'}: --overwrite replaces a model, got a file of something else"),
+        (tmp_path / "file", f"{tmp_path / 'file'}: a model needs a folder, got a file of this name"),
+        (trained, f"{trained}: --overwrite replaces a model, got the folder of a run"),
+    ):
+        assert said in run("export", trained, "--out", out, "--overwrite", code=2).err
+    assert (tmp_path / "config.json").read_text() == "{}"
+
+
 def test_exporting_says_what_is_wrong(run, trained, tmp_path):
     out = tmp_path / "small"
     assert "unknown precision 'int4'" in run("export", trained, "--out", out, "--precision", "int4", code=2).err

@@ -64,6 +64,16 @@ def test_train_keeps_a_reader_with_its_scores(reader):
     assert scores["valid"]["rules"] == "squad"
 
 
+def test_a_folder_that_exists_is_refused_before_any_work(run, data, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.tex").write_text("mine")
+    args = ("train", "--data", data, "--out", tmp_path / "out", "--quick")
+    assert f"{tmp_path / 'out'}: there is something here already: --overwrite" in run(*args, code=2).err
+    run(*args, "--overwrite", *sets())
+    assert (tmp_path / "out" / "thesis.tex").read_text() == "mine"
+    assert (tmp_path / "out" / "model.safetensors").exists()
+
+
 @pytest.mark.parametrize("start", ["pretrained", "model"])
 def test_every_start_has_its_command(run, data, tmp_path, start):
     from tests.qa.test_train import translator

@@ -1,8 +1,14 @@
 """A run that is replaced: it is gone when the new one's text is prepared, and not before."""
 
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from socket import gethostname
+
 import pytest
 
-from regard.train.run import back_up, discard_backup, restore, run_files
+from regard.train.run import BACKUP, back_up, discard_backup, lock_run, restore, run_files
 from regard.train.start import DataOptions, TrainOptions, start_run
 from regard.train.trainer import train
 from tests.train.tiny import make_settings, reversals, run_training, write_tsv
@@ -33,13 +39,103 @@ def replace_run(text, run):
 
 def test_a_run_is_replaced_whole(text, run):
     before = contents(run)
-    (run / "mine.txt").touch()
     replace_run(text, run)
-    assert "mine.txt" not in contents(run)
     assert contents(run).keys() == {name for name in before if "tensorboard" not in name} | {
         name for name in contents(run) if "tensorboard" in name
     }
     assert contents(run)["model/model.safetensors"] != before["model/model.safetensors"]
+
+
+def test_files_of_others_stay_when_a_run_is_replaced(text, run):
+    theirs = ["mine.txt", "sub/mine.txt", "model/mine.txt", "checkpoints/step-notes/a", "data/mine.tsv"]
+    for name in theirs:
+        (run / name).parent.mkdir(exist_ok=True)
+        (run / name).write_text(name)
+    before = contents(run)
+    replace_run(text, run)
+    after = contents(run)
+    assert [after[name] for name in theirs] == [name.encode() for name in theirs]
+    assert after["model/model.safetensors"] != before["model/model.safetensors"]
+    assert not (run / BACKUP).exists()
+
+
+@pytest.mark.parametrize("name", ["data", "config.json", "model"])
+def test_something_else_by_the_name_of_a_runs_file_is_not_replaced(text, tmp_path, name):
+    project = tmp_path / "project"
+    project.mkdir()
+    path = project / name
+    if path.suffix:
+        path.write_text("{}")
+    else:
+        path.mkdir()
+        (path / "mine").touch()
+    before = contents(project)
+    sources = DataOptions((str(text),), (), (), "src", "tgt")
+    with pytest.raises(ValueError, match=f"{path}: --overwrite replaces a run, got something else by this name"):
+        start_run(project, sources, SAID, resume=False, overwrite=True)
+    assert contents(project) == before
+
+
+HOLD = """
+import json, os, socket, sys, time
+from pathlib import Path
+from filelock import FileLock
+folder = Path(sys.argv[1])
+lock = FileLock(folder / ".regard-lock")
+lock.acquire()
+(folder / ".regard-lock.json").write_text(json.dumps({"pid": os.getpid(), "host": socket.gethostname()}))
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_lock_dies_with_its_process(tmp_path):
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout.readline() == "held\n"
+    with pytest.raises(ValueError, match=f"while process {holder.pid} on {gethostname()} trains"), lock_run(tmp_path):
+        pass
+    holder.kill()
+    holder.communicate()
+    with lock_run(tmp_path):
+        assert {path.name for path in tmp_path.iterdir()} == {".regard-lock", ".regard-lock.json"}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_can_be_taken_again_by_its_holder_alone(tmp_path):
+    folder = tmp_path / "run"
+
+    def take():
+        with lock_run(folder):
+            pass
+
+    with ThreadPoolExecutor(1) as other, lock_run(folder):
+        take()
+        with pytest.raises(ValueError, match=f"while process {os.getpid()} on "):
+            other.submit(take).result()
+    with pytest.raises(KeyError), lock_run(tmp_path / "new"):
+        raise KeyError
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_run_needs_no_main_thread(text, tmp_path):
+    settings = make_settings(text, {"train": {"max_steps": 2}})
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(run_training, settings, tmp_path / "run").result().progress.step == 2
+
+
+def test_two_trainings_at_once_do_not_share_a_folder(text, tmp_path):
+    """The second is refused, whatever it was told, and the first ends as if nothing had been."""
+    refused, folder = [], tmp_path / "run"
+
+    def second(progress):
+        for settings in (make_settings(text), make_settings(text, {"train": {"max_steps": 2}})):
+            with ThreadPoolExecutor(1) as other:  # a thread of its own, as a process of its own would be
+                refused.append(str(other.submit(run_training, settings, folder).exception()))
+
+    outcome = train(make_settings(text, {"train": {"max_steps": 4}}), folder, second)
+    assert len(refused) == 2 and all(f"{folder}: a folder holds one training at a time" in said for said in refused)
+    assert outcome.progress.step == 4
+    assert (folder / "model" / "model.safetensors").exists()
 
 
 @pytest.mark.parametrize("bad", ["süß\tsauer\n".encode("latin-1"), b"one column\n"])
@@ -49,7 +145,7 @@ def test_a_bad_text_leaves_the_old_run_as_it_was(text, run, bad):
     with pytest.raises(ValueError, match=f"{text}, line 301"):
         replace_run(text, run)
     assert contents(run) == before
-    assert not (run / ".replaced").exists()
+    assert not (run / ".regard-replaced").exists()
 
 
 def test_a_bad_setting_leaves_the_old_run_as_it_was(text, run):
@@ -66,7 +162,7 @@ def test_the_old_run_is_there_until_the_text_is_prepared(text, run, monkeypatch)
     real, seen = module.prepare, []
 
     def prepare(*args):
-        seen.append((run / ".replaced" / "model" / "model.safetensors").exists())
+        seen.append((run / ".regard-replaced" / "model" / "model.safetensors").exists())
         return real(*args)
 
     monkeypatch.setattr(module, "prepare", prepare)
@@ -74,7 +170,7 @@ def test_the_old_run_is_there_until_the_text_is_prepared(text, run, monkeypatch)
     train(
         make_settings(text, {"train": {"max_steps": 4}}),
         run,
-        lambda progress: seen.append((run / ".replaced").exists()),
+        lambda progress: seen.append((run / ".regard-replaced").exists()),
     )
     assert seen == [True, False]
 
@@ -82,14 +178,14 @@ def test_the_old_run_is_there_until_the_text_is_prepared(text, run, monkeypatch)
 def test_a_replacement_that_was_killed_keeps_the_first_run(tmp_path):
     folder = tmp_path / "run"
     folder.mkdir()
-    (folder / "old").write_text("old")
+    (folder / "log.txt").write_text("old")
     back_up(folder)
-    (folder / "half").mkdir()
-    (folder / "half" / "new").touch()
+    (folder / "model").mkdir()
+    (folder / "model" / "config.json").touch()
     back_up(folder)  # told to replace once more
-    assert run_files(folder) == []
+    assert run_files(folder) == {}
     restore(folder)
-    assert contents(folder) == {"old": b"old"}
+    assert contents(folder) == {"log.txt": b"old"}
     back_up(folder)
     (folder / "new").touch()
     discard_backup(folder)

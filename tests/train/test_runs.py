@@ -328,7 +328,7 @@ def test_an_existing_run_is_not_overwritten_unless_told(text, tmp_path):
     with pytest.raises(ValueError, match="exclude each other"):
         start_run(tmp_path / "run", sources(text), SAID, resume=True, overwrite=True)
     start_run(tmp_path / "run", sources(text), SAID, resume=False, overwrite=True)
-    assert not (tmp_path / "run" / "mine.txt").exists()
+    assert (tmp_path / "run" / "mine.txt").exists()  # it is not of a run
 
 
 def test_languages_are_told_by_the_text_whichever_way_it_is_read(tmp_path):

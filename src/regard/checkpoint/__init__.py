@@ -1,6 +1,7 @@
 """A model's folder without PyTorch: its files, its settings, and its weights as NumPy arrays."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -9,9 +10,9 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from regard.atomic import latest
+from regard.atomic import latest, written_names
 from regard.config import Settings, parse_settings
-from regard.data.tokenizer import Tokenizer
+from regard.data.tokenizer import TOKENIZER_FILES, Tokenizer
 
 CONFIG, SCORES, CARD = "config.json", "scores.json", "card.md"
 ALIGNMENT = "alignment.json"  # the heads that align best, where somebody measured it
@@ -23,6 +24,26 @@ DTYPES = {
     **{f"{sign}{bits}": np.dtype(f"{sign.lower()}{bits // 8}") for sign in "IU" for bits in (8, 16, 32, 64)},
 }
 PRECISIONS = {"F32": "float32", "BF16": "bfloat16", "I8": "int8"}
+SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
+
+
+def is_model_file(name: str) -> bool:
+    """Tell whether a name is that of a file of a model's folder."""
+    return name in {CONFIG, SCORES, CARD, ALIGNMENT, WEIGHTS, INDEX, *TOKENIZER_FILES} or bool(SHARD.fullmatch(name))
+
+
+def check_out(out: Path, overwrite: bool) -> None:
+    """Raise ValueError unless a model can be written to a folder without losing anything that is not of a model."""
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"{out}: a model needs a folder, got a file of this name: name another with --out")
+    names = written_names(out)
+    if names and not overwrite:
+        raise ValueError(f"{out}: there is something here already: --overwrite replaces it")
+    if (out / "model" / CONFIG).exists():
+        raise ValueError(f"{out}: --overwrite replaces a model, got the folder of a run: name another with --out")
+    taken = sorted(filter(is_model_file, names))
+    if taken and not ((out / CONFIG).exists() and "settings" in read_json(out / CONFIG)):
+        raise ValueError(f"{out / taken[0]}: --overwrite replaces a model, got a file of something else: name another")
 
 
 def read_json(path: Path) -> dict[str, Any]:

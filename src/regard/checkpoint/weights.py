@@ -24,6 +24,7 @@ from regard.checkpoint import (
     INDEX,
     SCORES,
     WEIGHTS,
+    is_model_file,
     model_folder,
     read_file,
     read_settings,
@@ -205,7 +206,7 @@ class Checkpoint:
 
 def save_model(folder: Path, checkpoint: Checkpoint, scores: Mapping[str, Any], form: Form = Form()) -> None:
     """Write one folder that works on another machine; a model that was there is replaced once this one is complete."""
-    with atomic_folder(folder) as part:
+    with atomic_folder(folder, is_model_file) as part:
         _write(part, checkpoint, scores, form)
 
 
@@ -216,7 +217,7 @@ def copy_model(folder: Path, out: Path, form: Form) -> None:
     """
     folder = model_folder(folder)
     checkpoint = load_model(folder)
-    with atomic_folder(out) as part:
+    with atomic_folder(out, is_model_file) as part:
         _write(part, replace(checkpoint, settings=_portable(checkpoint.settings)), {}, form)
         for name in (SCORES, CARD, ALIGNMENT):
             if (folder / name).exists():

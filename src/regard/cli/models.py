@@ -10,7 +10,7 @@ from rich.table import Table
 from typer import Argument, Option
 
 from regard.atomic import atomic_file
-from regard.checkpoint import SCORES, describe, read_json, write_json
+from regard.checkpoint import SCORES, check_out, describe, read_json, write_json
 from regard.checkpoint.weights import Form, copy_model
 from regard.cli.evaluate import score_translations
 from regard.cli.options import Json, ModelArgument, Reverse
@@ -49,10 +49,9 @@ def export(
     test: Annotated[list[str] | None, Option(help="Parallel text on which the new model is scored.")] = None,
     reverse: Reverse = False,
     made_by: Annotated[str | None, Option(help="Write a model card that names this training command.")] = None,
-    overwrite: Annotated[bool, Option("--overwrite", help="Replace what is in the folder.")] = False,
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace the model in the folder.")] = False,
 ) -> None:
-    if out.exists() and not overwrite:
-        raise ValueError(f"{out}: there is something here already: --overwrite replaces it")
+    check_out(out, overwrite)
     copy_model(find_model(model), out, Form(precision, shard_mib))
     if test:
         save_scores(out, test, reverse)

@@ -7,6 +7,7 @@ from typing import Annotated
 import torch
 from typer import Argument, Option
 
+from regard.checkpoint import check_out
 from regard.cli.options import Device, Json, Quick, Set
 from regard.data.files import read_lines
 from regard.device import find_device
@@ -57,9 +58,11 @@ def train(
     quick: Quick = False,
     set_: Set = None,
     device: Device = "auto",
+    overwrite: Annotated[bool, Option("--overwrite", help="Replace the reader in the folder.")] = False,
     json_: Json = False,
 ) -> None:
     """With --quick and no --data, questions about generated facts are used: a minute or two."""
+    check_out(out, overwrite)
     settings = resolve_qa_settings(start, quick, set_ or ())
     training, validation = read_training(data, valid, quick)
     texts = read_texts(pretrain, start)

@@ -13,6 +13,7 @@ from regard.plot.style import save_figure
 from regard.terminal import escape, message
 from regard.train.distributed import read_world
 from regard.train.loop import RunStoppedError
+from regard.train.run import lock_run
 from regard.train.start import DataOptions, TrainOptions, start_run
 from regard.train.state import Progress, average_models, average_run
 from regard.train.trainer import train as run_training
@@ -46,17 +47,19 @@ def train(
     """Learns the vocabulary, trains, and keeps the model with the best validation score in OUT/model."""
     sources = DataOptions(tuple(data or ()), tuple(valid or ()), tuple(test or ()), src, tgt)
     sets = (*(set_ or ()), *([] if device is None else [f"train.device={device}"]))
-    settings = start_run(out, sources, TrainOptions(preset, family, config, sets, init, corpora), resume, overwrite)
-    is_main = read_world().is_main
+    options = TrainOptions(preset, family, config, sets, init, corpora)
+    world = read_world()
     try:
-        outcome = run_training(settings, out, training_curve(out))
+        with lock_run(out, world):
+            settings = start_run(out, sources, options, resume, overwrite)
+            outcome = run_training(settings, out, training_curve(out))
     except RunStoppedError as stop:
-        if is_main:
+        if world.is_main:
             message(f"[yellow]{stop}[/]: resume with regard train --out {escape(str(out))} --resume")
         raise typer.Exit(128 + stop.number) from stop
     best = outcome.best
     score = f"BLEU {best['bleu']:.2f}" if "bleu" in best else f"loss {best['loss']:.4f}"
-    if is_main:
+    if world.is_main:
         message(f"model in {escape(str(out / 'model'))}, best validation {score}")
 
 

@@ -12,7 +12,7 @@ from regard.data.cleaning import DataReport, EncodedPair, PairIndex, Status, rea
 from regard.data.formats import read_tsv
 from regard.data.store import SIDES, IdStore, Windows, open_store, write_store
 from regard.data.subword_sampling import Segmentations, SegmentationSampler, ranges
-from regard.data.tokenizer import Tokenizer
+from regard.data.tokenizer import TOKENIZER_FILES, Tokenizer
 
 BLOCK = 1024  # pairs; the segmentations that are drawn depend on it
 
@@ -70,7 +70,13 @@ def _starts(segmentations: Segmentations) -> np.ndarray:
     return (np.cumsum(lengths) - lengths.ravel()).reshape(lengths.shape)
 
 
-REPORT = "report.json"
+REPORT, FINGERPRINT = "report.json", "fingerprint.json"
+SPLITS = ("train", "valid", "test")
+
+
+def is_data_file(name: str) -> bool:
+    """Tell whether a name is that of a file or a folder of a dataset."""
+    return name in {REPORT, FINGERPRINT, *SPLITS, "valid.tsv", "test.tsv", *TOKENIZER_FILES}
 
 
 @dataclass(frozen=True, eq=False)

@@ -140,7 +140,7 @@ def _decode(raw: bytes, where: str) -> str:
         ) from error
 
 
-COPY = "stdin.tsv"
+STDIN_COPY = "stdin.tsv"
 
 
 @contextmanager
@@ -152,7 +152,7 @@ def copy_stdin(data: DataSettings, folder: Path) -> Iterator[DataSettings]:
     if not n_times:
         yield data
         return
-    copy = folder / COPY
+    copy = folder / STDIN_COPY
     with ensure_folder(folder):
         new = not copy.exists()
         try:

@@ -27,9 +27,11 @@ from regard.data.cleaning import (
     write_report,
 )
 from regard.data.dataset import (
+    FINGERPRINT,
     REPORT,
     Dataset,
     StoreLayout,
+    is_data_file,
     make_variant_sampler,
     open_dataset,
     write_held_out,
@@ -149,7 +151,6 @@ def _file_identity(path: str) -> dict[str, Any]:
     return {"path": path, "size": stat.st_size, "mtime_ns": stat.st_mtime_ns, "ends": ends.hexdigest()}
 
 
-FINGERPRINT = "fingerprint.json"
 EVERY = 4096  # pairs between two ticks
 
 Log = Callable[[str], None]
@@ -254,7 +255,7 @@ def _write_pairs(target: Path, job: PairJob, tokenizer: Tokenizer | None, mark: 
         tokenizer = train_tokenizer(((pair.src, pair.tgt) for pair in training), job.text, job.log, job.seed)
     often = f", each in {1 + job.text.variants} segmentations" if job.text.sampling else ""
     job.log(f"encoding {index.count(Status.TRAIN):,} pairs{often}")
-    with atomic_folder(target) as draft:
+    with atomic_folder(target, is_data_file) as draft:
         report = _write_splits(draft, job, index, tokenizer, (valid, test))
         write_report(report, draft / REPORT)
         tokenizer.save(draft)
@@ -262,7 +263,7 @@ def _write_pairs(target: Path, job: PairJob, tokenizer: Tokenizer | None, mark: 
 
 
 def _write_text(target: Path, job: TextJob, tokenizer: Tokenizer | None, mark: str) -> None:
-    with atomic_folder(target) as draft:
+    with atomic_folder(target, is_data_file) as draft:
         tokenizer, report = write_text(draft, job, tokenizer)
         write_report(report, draft / REPORT)
         tokenizer.save(draft)

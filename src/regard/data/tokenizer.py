@@ -215,6 +215,7 @@ Side = Literal["src", "tgt"]
 Ids = Sequence[int] | NDArray[np.integer]
 JOINT = "tokenizer.model"
 SEPARATE = ("tokenizer.src.model", "tokenizer.tgt.model")
+TOKENIZER_FILES = (JOINT, *SEPARATE)
 MIN_BATCH = 32  # texts
 
 
@@ -291,7 +292,7 @@ class Tokenizer:
         for name, model in zip(names, self.models, strict=True):
             with atomic_file(folder / name) as draft:
                 draft.write_bytes(model)
-        for name in {JOINT, *SEPARATE} - set(names):
+        for name in set(TOKENIZER_FILES) - set(names):
             (folder / name).unlink(missing_ok=True)
 
     @classmethod

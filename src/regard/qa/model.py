@@ -14,7 +14,7 @@ from regard import __version__
 from regard.atomic import atomic_folder, latest
 from regard.batch import Source
 from regard.build import build_model
-from regard.checkpoint import CONFIG, SCORES, read_json, settings_table, weights_path, write_json
+from regard.checkpoint import CONFIG, SCORES, is_model_file, read_json, settings_table, weights_path, write_json
 from regard.checkpoint.weights import Form, Undrawn, fill, read_weights, unique_tensors, write_weights
 from regard.config import ModelSettings, Settings, parse_settings
 from regard.data.tokenizer import Tokenizer
@@ -123,7 +123,7 @@ def build_reader(settings: ReaderSettings, vocab_size: int) -> SpanReader:
 
 def save_reader(folder: Path, reader: QuestionReader, scores: Mapping[str, Any]) -> None:
     """Save a reader in one self-contained folder, atomically."""
-    with atomic_folder(folder) as part:
+    with atomic_folder(folder, is_model_file) as part:
         write_weights(part, unique_tensors(reader.model), Form())
         model, windows = reader.settings.model, reader.settings.windows
         table = {"model": settings_table(Settings(model=model))["model"], "windows": asdict(windows)}

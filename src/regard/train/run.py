@@ -1,21 +1,28 @@
-"""A training run: its parts, its settings resolved for this machine, its folder backed up."""
+"""A training run: its parts, its settings resolved for this machine, its folder locked and backed up."""
 
-import shutil
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from socket import gethostname
 
 import torch
+from filelock import FileLock, Timeout
 
+from regard.atomic import ensure_folder, latest, move_theirs, remove, written_names
 from regard.build import build_model
+from regard.checkpoint import CONFIG, is_model_file, read_json, write_json
 from regard.checkpoint.weights import Checkpoint
 from regard.config import Settings, TrainSettings
-from regard.data.dataset import Dataset
+from regard.data.dataset import Dataset, is_data_file
+from regard.data.files import STDIN_COPY
 from regard.model import Seq2Seq
 from regard.train.distributed import World, distribute
 from regard.train.initialise import start_from_model, start_from_vectors
 from regard.train.loss import LossModule
 from regard.train.progress import RunLog
-from regard.train.state import Ema, Progress, checkpoints, load_state
+from regard.train.state import Ema, Progress, checkpoints, is_checkpoint, load_state
 from regard.train.step import Step, check_schedule, make_optimiser, make_step
 
 COUNTS = (
@@ -124,21 +131,72 @@ def open_run(
     return TrainingRun(folder, settings, dataset, model, optimiser, step, ema, progress, world, device, log)
 
 
-BACKUP = ".replaced"  # inside the folder, which may be a mount point
+LOCK, HOLDER = ".regard-lock", ".regard-lock.json"
+
+
+@contextmanager
+def lock_run(folder: Path, world: World = World()) -> Iterator[None]:
+    """Hold a run's folder for one training at a time; the lock dies with its process. One thread may take it twice."""
+    if not world.is_main:
+        yield
+        return
+    with ensure_folder(folder):
+        lock = FileLock(folder.resolve() / LOCK, timeout=0, is_singleton=True)
+        try:
+            lock.acquire()
+        except Timeout as error:
+            raise ValueError(
+                f"{folder}: a folder holds one training at a time, got a second one while {_holder(folder)} trains "
+                "there: wait for its end, stop it, or name another folder with --out"
+            ) from error
+        try:
+            write_json(folder / HOLDER, {"pid": os.getpid(), "host": gethostname()})
+            yield
+        finally:
+            if lock.lock_counter == 1:
+                remove(folder / HOLDER)
+                remove(folder / LOCK)
+            lock.release()
+
+
+def _holder(folder: Path) -> str:
+    try:
+        holder = read_json(folder / HOLDER)
+    except ValueError:  # it is just about to write it
+        return "another process"
+    return f"process {holder.get('pid')} on {holder.get('host')}"
+
+
+BACKUP = ".regard-replaced"  # inside the folder, which may be a mount point
+# What a run writes into its folder, and which names inside its own folders are a run's.
+RUN_FILES: dict[str, Callable[[str], bool] | None] = {
+    **dict.fromkeys((CONFIG, "log.txt", "metrics.jsonl", "training.png", STDIN_COPY)),
+    **{"data": is_data_file, "model": is_model_file, "checkpoints": is_checkpoint},
+    "tensorboard": lambda name: name.startswith("events.out.tfevents."),
+}
+
+
+def check_replaceable(folder: Path) -> None:
+    """Raise ValueError if a folder has something by the name of a run's file that is not of a run."""
+    is_run = (folder / CONFIG).exists() and "settings" in read_json(folder / CONFIG)
+    for name, path in run_files(folder).items():
+        is_ours, inside = RUN_FILES[name], written_names(path)
+        if not is_run or (is_ours is not None and inside and not any(map(is_ours, inside))):
+            raise ValueError(f"{path}: --overwrite replaces a run, got something else by this name: name another --out")
 
 
 def back_up(folder: Path) -> None:
-    """Move the contents of a folder to a backup inside it; an existing backup, of a run that was killed, is kept."""
+    """Move a run to a backup inside its folder; an existing backup, of a run that was killed, is kept."""
     backup = folder / BACKUP
     if backup.exists():
         return remove_run(folder)
     backup.mkdir()
-    for path in run_files(folder):
-        path.rename(backup / path.name)
+    for name, path in run_files(folder).items():
+        path.rename(backup / name)
 
 
 def restore(folder: Path) -> None:
-    """Make a folder what it was before `back_up`, or empty."""
+    """Make a folder what it was before `back_up`, or leave in it what is not of a run."""
     backup = folder / BACKUP
     remove_run(folder)
     if backup.is_dir():
@@ -148,18 +206,22 @@ def restore(folder: Path) -> None:
 
 
 def discard_backup(folder: Path) -> None:
-    shutil.rmtree(folder / BACKUP, ignore_errors=True)
+    """Remove the run that was replaced; files that others have put into its folders move to the new ones."""
+    backup = folder / BACKUP
+    for name, is_ours in RUN_FILES.items():
+        if is_ours is not None and (backup / name).is_dir():
+            move_theirs(backup / name, folder / name, is_ours)
+        remove(backup / name, is_ours)
+    remove(backup, lambda name: False)
 
 
-def run_files(folder: Path) -> list[Path]:
-    """List the files of a run, without a backup."""
-    return [path for path in folder.iterdir() if path.name != BACKUP] if folder.is_dir() else []
+def run_files(folder: Path) -> dict[str, Path]:
+    """Return what a run has written into its folder, without a backup, and without files of others."""
+    names = written_names(folder)
+    return {name: latest(folder / name) for name in RUN_FILES if name in names}
 
 
 def remove_run(folder: Path) -> None:
-    """Remove the files of a run, not a backup."""
-    for path in run_files(folder):
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
+    """Remove what a run has written into its folder, not a backup, and no files of others."""
+    for name, path in run_files(folder).items():
+        remove(path, RUN_FILES[name])

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from regard.atomic import written_names
 from regard.checkpoint import CONFIG, settings_table
 from regard.config import Settings, merge, parse_override, parse_settings, preset
 from regard.data.formats import read_blocks, read_pairs
@@ -16,7 +17,7 @@ from regard.data.normalise import guess_language
 from regard.device import find_device
 from regard.train.distributed import read_world
 from regard.train.initialise import check_inherited, inherited_settings
-from regard.train.run import back_up, resolve_settings
+from regard.train.run import HOLDER, LOCK, back_up, check_replaceable, resolve_settings
 from regard.train.trainer import read_run_settings
 
 
@@ -83,7 +84,7 @@ def _resumed_settings(folder: Path, data: DataOptions, options: TrainOptions) ->
 def _is_same_run(folder: Path, settings: Settings) -> bool:
     """Tell whether the run in a folder is this one, begun before torchrun restarted its processes."""
     if not (folder / CONFIG).exists():
-        return not folder.exists()
+        return not _contents(folder)
     device = torch.device(find_device(settings.train.device))
     return read_run_settings(folder) == resolve_settings(settings, device)
 
@@ -91,11 +92,16 @@ def _is_same_run(folder: Path, settings: Settings) -> bool:
 def _claim_folder(folder: Path, overwrite: bool) -> None:
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder}: a run needs a folder, got a file of this name: name another with --out")
-    taken = folder.is_dir() and any(folder.iterdir())
-    if taken and not overwrite:
+    if not _contents(folder):
+        return
+    if not overwrite:
         raise ValueError(f"{folder}: the folder is not empty: --resume continues its run, --overwrite replaces it")
-    if taken:
-        back_up(folder)
+    check_replaceable(folder)
+    back_up(folder)
+
+
+def _contents(folder: Path) -> set[str]:
+    return written_names(folder) - {LOCK, HOLDER}
 
 
 def _data(data: DataOptions) -> dict[str, list[str]]:

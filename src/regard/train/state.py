@@ -143,7 +143,12 @@ def fill_optimiser(model: nn.Module, optimiser: torch.optim.Optimizer, tensors: 
 
 def checkpoints(folder: Path) -> list[Path]:
     """Return the complete checkpoints of a run, oldest first."""
-    return [latest(folder / name) for name in sorted(written_names(folder)) if re.fullmatch(r"step-\d{8}", name)]
+    return [latest(folder / name) for name in sorted(written_names(folder)) if is_checkpoint(name)]
+
+
+def is_checkpoint(name: str) -> bool:
+    """Tell whether a name is that of a checkpoint."""
+    return re.fullmatch(r"step-\d{8}", name) is not None
 
 
 def remove_old(folder: Path, keep: int) -> None:

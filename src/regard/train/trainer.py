@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from regard.atomic import atomic_file, ensure_folder
+from regard.atomic import atomic_file, ensure_folder, remove_drafts
 from regard.checkpoint import CONFIG, SCORES, model_folder, read_json, read_settings, settings_table, write_json
 from regard.checkpoint.weights import fill, load_model, save_model
 from regard.config import Settings
@@ -24,7 +24,7 @@ from regard.train.distributed import World, barrier, init_distributed, shutdown_
 from regard.train.initialise import inherited_tokenizer
 from regard.train.loop import RunStoppedError, save_checkpoint, train_loop, validate_and_keep
 from regard.train.progress import RunLog
-from regard.train.run import TrainingRun, discard_backup, open_run, resolve_settings, restore, run_files
+from regard.train.run import TrainingRun, discard_backup, lock_run, open_run, resolve_settings, restore, run_files
 from regard.train.state import Progress, average_states, checkpoints
 from regard.train.validate import text_loss, validate
 
@@ -45,7 +45,7 @@ def train(settings: Settings, folder: Path, plot: Callable[[Progress], None]) ->
     settings = resolve_settings(settings, device)
     world = init_distributed(device)
     try:
-        with _run_folder(folder, world):
+        with lock_run(folder, world), _run_folder(folder, world):
             return _train(settings, folder, world, device, plot)
     except OSError as error:
         raise ValueError(_write_error(folder, error)) from error
@@ -81,6 +81,7 @@ def _run_folder(folder: Path, world: World) -> Iterator[None]:
         return
     was_there = bool(run_files(folder))
     with ensure_folder(folder):
+        remove_drafts(folder)  # of a run that was killed
         barrier(world)
         try:
             yield

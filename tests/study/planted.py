@@ -4,8 +4,7 @@ import torch
 
 from regard.config import ModelSettings
 from regard.study.images import grid_positions
-from regard.study.task import Examples, Task
-from regard.study.trials import TaskSettings
+from regard.study.task import Examples, Task, TaskSettings
 from regard.train.examples import ExampleSettings
 
 SETTINGS = TaskSettings(

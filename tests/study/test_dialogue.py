@@ -21,8 +21,7 @@ from regard.study.dialogue import (
     make_task,
     orbit,
 )
-from regard.study.task import coordinates, oracle_accuracy, parse_encoding
-from regard.study.trials import make_model, read
+from regard.study.task import coordinates, make_model, oracle_accuracy, parse_encoding, read
 
 # Bob says red in turn 4 and pink in turn 1; the transcript has the later line first.
 TALK = Dialogue(

@@ -16,7 +16,7 @@ from regard.study.heads import (
     measure_curves,
     run,
 )
-from regard.study.inputs import encode_pairs
+from regard.study.sequences import encode_pairs
 from regard.study.stats import MeanStd
 from regard.trace.head_ablation import measure_quality
 from tests.study.models import make_pairs, translator_with

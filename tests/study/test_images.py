@@ -8,8 +8,7 @@ from torch.testing import assert_close
 
 from regard.study import images as images_study
 from regard.study.images import BLANK, QUICK, assemble, augment, cut, grid_positions, load_digits, make_task, split
-from regard.study.task import parse_encoding
-from regard.study.trials import accuracy, make_model, read
+from regard.study.task import accuracy, make_model, parse_encoding, read
 
 
 def test_a_patch_holds_the_pixels_of_its_place():

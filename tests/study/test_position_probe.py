@@ -12,7 +12,6 @@ from torch.testing import assert_close
 from regard.batch import make_batch
 from regard.model.norm import LayerNorm, Residual
 from regard.padding import BOS, EOS
-from regard.study.inputs import bundled_pairs, encode_pairs
 from regard.study.no_residuals import NoResidual, SmallSettings, renumber_tokens, small_models, without_residuals
 from regard.study.position_probe import (
     STRENGTHS,
@@ -25,6 +24,7 @@ from regard.study.position_probe import (
     relative_positions,
     run,
 )
+from regard.study.sequences import bundled_pairs, encode_pairs
 from regard.study.stream_parts import code_vectors, scheme_of, word_vectors
 from regard.trace.residual import Tokens, record_streams
 from tests.parts import noise

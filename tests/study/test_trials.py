@@ -1,144 +1,32 @@
-"""The classifier: a set without positions, no notice of padding, and weights that its trace shows.
+"""Learning a task in several ways: a planted rule is found where it can be, and nowhere else.
 
-Learning a task in several ways: a planted rule is found where it can be, and nowhere else.
+Tables and figures are compared with the numbers behind them.
 """
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
-from torch.testing import assert_close
 
-from regard.config import ModelSettings, PartSettings
-from regard.position import POSITION
-from regard.study.task import Examples, coordinates, oracle_accuracy, parse_encoding
-from regard.study.task_report import summarise_trials
-from regard.study.trials import (
+from regard.study import dialogue, images, video
+from regard.study.images import assemble
+from regard.study.task import (
     accuracy,
-    build_classifier,
-    build_encoder,
-    class_weights,
-    classifier_attention,
     make_model,
-    make_position,
-    mean_of_real,
+    parse_encoding,
     read,
+)
+from regard.study.trials import (
+    STRONGEST,
+    overlay,
     run_trial,
     run_trials,
+    summarise_trials,
 )
-from tests.parts import make_places, noise
+from regard.study.video import CELLS
+from regard.terminal import to_json
 from tests.study.planted import SETTINGS, planted
-
-B, T, P, D, H, CLASSES = 2, 7, 3, 12, 2, 5
-ORDER = torch.tensor([3, 0, 6, 1, 5, 2, 4])
-
-
-def made(scheme="none", pool="class", reads="patches", **more):
-    torch.manual_seed(0)
-    settings = ModelSettings(
-        n_encoder_layers=2, d_model=D, n_heads=H, d_ff=11, dropout=0.0, position=PartSettings(scheme), **more
-    )
-    position = make_position(settings, T, 3)
-    model = build_classifier(settings, position, P if reads == "patches" else 17, CLASSES, reads, pool)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += 0.1 * torch.randn_like(parameter)
-    return model.double().eval(), make_places(position, 0, T)
-
-
-@pytest.mark.parametrize("pool", ["class", "mean"])
-@pytest.mark.parametrize("norm_place", ["before", "after"])
-def test_without_positions_the_order_of_the_tokens_does_not_matter(pool, norm_place):
-    model, places = made("none", pool, norm_place=norm_place)
-    patches = noise(B, T, P, seed=1)
-    assert_close(model(patches[:, ORDER], places), model(patches, places))
-
-
-@pytest.mark.parametrize("scheme", [name for name in POSITION if name != "none"])
-def test_with_positions_it_does_unless_they_move_along(scheme):
-    model, places = made(scheme)
-    patches = noise(B, T, P, seed=1)
-    here = model(patches, places)
-    assert (model(patches[:, ORDER], places) - here).abs().amax() > 1e-6
-    # Rotary schemes and biases act between tokens, so the class token's own place must not move: it is at 0 anyway.
-    assert_close(model(patches[:, ORDER], places[:, ORDER]), here)
-
-
-@pytest.mark.parametrize("pool", ["class", "mean"])
-@pytest.mark.parametrize("scheme", ["none", "sinusoidal", "t5"])
-def test_padding_changes_nothing(pool, scheme):
-    model, places = made(scheme, pool)
-    patches = noise(B, T, P, seed=1)
-    lengths = torch.tensor([4, 7])
-    short = model(patches[:1, :4], places[:, :4])
-    whole = model(patches, places, lengths)
-    assert_close(whole[:1], short)
-    assert_close(whole[1:], model(patches[1:], places))
-    other = patches.clone()
-    other[0, 4:] = 99.0
-    assert_close(model(other, places, lengths), whole)
-
-
-def test_words_are_read_too_and_padding_is_no_word():
-    model, places = made("sinusoidal", reads="ids")
-    ids = torch.tensor([[1, 16, 2, 3, 0, 0, 0]])
-    assert_close(model(ids, places, torch.tensor([4])), model(ids[:, :4], places[:, :4]))
-    assert model(ids, places, torch.tensor([4])).shape == (1, CLASSES)
-
-
-def test_the_mean_is_over_real_tokens():
-    x = torch.tensor([[[1.0], [3.0], [50.0]], [[2.0], [4.0], [9.0]]])
-    real = torch.tensor([[True, True, False], [False, False, False]])
-    assert mean_of_real(x, real).tolist() == [[2.0], [0.0]]
-    assert mean_of_real(x, None).tolist() == [[18.0], [5.0]]
-
-
-@pytest.mark.parametrize("pool", ["class", "mean"])
-@pytest.mark.parametrize("scheme", ["grid_2d", "rotary", "alibi"])
-def test_the_trace_shows_the_weights_that_the_layers_used(scheme, pool):
-    model, places = made(scheme, pool)
-    patches = noise(1, T, P, seed=1)
-    before = model(patches, places)
-    looks = classifier_attention(model, patches, places)
-    own = int(pool == "class")
-    assert [look.layer for look in looks] == [0, 1]
-    for look in looks:
-        assert look.sizes == (H, T + own, T + own)
-        assert_close(look.weights().sum(dim=-1), torch.ones(H, T + own, dtype=torch.float64))
-        assert look.error() < 1e-12  # weights @ v is what the layer put out
-    shown = class_weights(model, patches, places)
-    expected = [look.weights()[:, 0, 1:] if own else look.weights().mean(dim=1) for look in looks]
-    assert_close(shown, torch.stack(expected))
-    assert not any(module._forward_hooks for module in model.modules())
-    assert_close(model(patches, places), before, rtol=0, atol=0)
-
-
-def test_what_cannot_be_built_is_refused():
-    with pytest.raises(ValueError, match="unknown pool 'middle'"):
-        made(pool="middle")
-    with pytest.raises(ValueError, match="n_classes must be 2 or more, got 1"):
-        build_classifier(ModelSettings(d_model=D, n_heads=H), POSITION["none"](), P, 1, "patches", "mean")
-    with pytest.raises(ValueError, match="unknown position 'grid_4d': did you mean 'grid_3d'"):
-        made("grid_4d")
-    with pytest.raises(ValueError, match="got 0 and 2048"):
-        build_encoder(ModelSettings(n_encoder_layers=0), POSITION["none"]())
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("scheme", ["none", "grid_2d", "rotary", "t5"])
-def test_a_gpu_says_the_same_and_learns_the_same(scheme):
-    model, places = made(scheme)
-    patches, lengths = noise(B, T, P, seed=1).float(), torch.tensor([4, 7])
-    told = []
-    for device in ("cpu", "cuda"):
-        here = model.float().to(device)
-        logits = here(patches.to(device), places.to(device), lengths.to(device))
-        gradients = torch.autograd.grad(logits.square().sum(), [p for p in here.parameters() if p.requires_grad])
-        told.append([logits.detach().cpu(), *(each.cpu() for each in gradients)])
-    for ours, theirs in zip(*told, strict=True):
-        assert_close(theirs, ours, atol=1e-3, rtol=1e-3)
-
 
 CPU = torch.device("cpu")
 
@@ -227,23 +115,95 @@ def test_examples_are_varied_only_while_they_are_learned_from():
     assert trial.lessons[-1].loss > 0.6  # nothing can be learned from blank grids
 
 
-def test_shuffling_keeps_the_tokens_of_each_example_and_leaves_padding_behind():
-    tokens = torch.arange(24).view(3, 8)
-    examples = Examples(tokens, torch.zeros(1, 8, 1, dtype=torch.long), torch.tensor([8, 5, 1]), torch.zeros(3).long())
-    shuffled = examples.shuffled(0).tokens
-    assert not torch.equal(shuffled, tokens)
-    for before, after, length in zip(tokens, shuffled, (8, 5, 1), strict=True):
-        assert sorted(after[:length].tolist()) == before[:length].tolist()
-        assert sorted(after[length:].tolist()) == before[length:].tolist()
-    assert torch.equal(examples.shuffled(0).tokens, shuffled)
-    assert not torch.equal(examples.shuffled(1).tokens, shuffled)
+ONE_EPOCH = type(SETTINGS)(SETTINGS.model, type(SETTINGS.learn)(epochs=1, batch=8))
 
 
-def test_the_bound_counts_the_commonest_class_of_equal_sets():
-    # Two examples are the same set in another order, with different classes; the third is by itself.
-    tokens = torch.tensor([[1.0, 2.0, 7.0], [2.0, 1.0, 8.0], [2.0, 2.0, 9.0]])[..., None]
-    places = torch.tensor([[[0], [1], [2]]])
-    examples = Examples(tokens, places, torch.tensor([2, 2, 2]), torch.tensor([0, 1, 1]))
-    axes = ("index",)
-    assert oracle_accuracy(examples, coordinates(parse_encoding("none", axes), axes, places)) == pytest.approx(2 / 3)
-    assert oracle_accuracy(examples, coordinates(parse_encoding("sinusoidal", axes), axes, places)) == 1.0
+def studied(task, names, shown):
+    encodings = [parse_encoding(name, task.axes) for name in names]
+    cpu = torch.device("cpu")
+    trials = [run_trial(task, encoding, ONE_EPOCH, seed, cpu) for encoding in encodings for seed in (0, 1)]
+    return summarise_trials(task, ONE_EPOCH, trials, shown)
+
+
+@pytest.fixture(scope="module")
+def sides():
+    return studied(planted(), ["grid_2d", "learned", "none"], [0, 1, 2])
+
+
+@pytest.fixture(scope="module")
+def videos():
+    return studied(video.make_task(4, 8, 1), ["grid_3d", "grid_2d", "sinusoidal:frame", "learned", "none"], [0, 5])
+
+
+@pytest.fixture(scope="module")
+def dialogues():
+    return studied(dialogue.make_task(8, 1), ["turns", "turns:index,turn,nothing", "none"], [0, 7])
+
+
+def test_the_bars_are_the_means_and_the_dots_the_seeds(sides):
+    axes = images.figure(sides).axes[0]
+    assert [bar.get_width() for bar in axes.patches] == [100 * row.test.mean for row in sides.rows]
+    dots = [line.get_xdata() for line in axes.get_lines() if line.get_marker() == "o"]
+    assert [list(each) for each in dots] == [[100 * trial.test for trial in row.trials] for row in sides.rows]
+    names = [label.get_text() for label in axes.get_yticklabels()]
+    assert names == ["grid_2d\n(row, column)", "learned\n(index)", "none"]
+
+
+def test_the_images_figure_lays_each_head_over_its_image(sides):
+    axes = images.figure(sides).axes[1:]
+    shown = sides.examples[1]
+    picture = assemble(shown.tokens[None], (2, 4))[0].numpy()
+    row = axes[3:6]  # the second image: itself, then two heads
+    assert [len(one.images) for one in row] == [1, 2, 2]
+    assert all(np.array_equal(one.images[0].get_array(), picture) for one in row)
+    for one, weights in zip(row[1:], shown.weights[0], strict=True):
+        drawn = one.images[1].get_array()[..., 3]
+        np.testing.assert_allclose(drawn, STRONGEST * (weights / weights.max()).view(2, 4).numpy(), rtol=1e-6)
+
+
+def test_the_video_figure_has_every_frame_for_every_head(videos):
+    axes = video.figure(videos).axes[1:]
+    frames = assemble(videos.examples[0].tokens[None], (4, CELLS, CELLS))[0]
+    assert len(axes) == 2 * (1 + 2) * 4
+    for one, frame in zip(axes[:4], frames, strict=True):
+        assert np.array_equal(one.images[0].get_array(), frame.numpy())
+    weights = videos.examples[0].weights[0, 1].view(4, CELLS, CELLS)
+    drawn = axes[8 + 2].images[1].get_array()[..., 3]
+    np.testing.assert_allclose(drawn, STRONGEST * (weights[2] / weights.max()).numpy(), rtol=1e-6)
+
+
+def test_the_dialogue_figure_writes_every_word_in_its_turn(dialogues):
+    axes = dialogue.figure(dialogues).axes[1]
+    shown = dialogues.examples[0]
+    words = [text for text in axes.texts if text.get_bbox_patch() is not None]
+    assert len(words) == len(shown.tokens)
+    assert [text.get_position()[1] for text in words] == shown.positions[:, 1].tolist()
+    alpha = [text.get_bbox_patch().get_facecolor()[3] for text in words]
+    weights = shown.weights[-1, 0]
+    np.testing.assert_allclose(alpha, (STRONGEST * weights / weights.max()).numpy(), rtol=1e-5)
+
+
+def test_an_overlay_is_transparent_at_0_and_most_opaque_at_the_largest():
+    drawn = overlay(torch.tensor([[0.0, 0.2], [0.1, 0.4]]), 0.4)
+    np.testing.assert_allclose(drawn[..., 3], [[0.0, STRONGEST / 2], [STRONGEST / 4, STRONGEST]], rtol=1e-6)
+
+
+def test_the_table_has_a_row_for_each_encoding(videos):
+    table = video.tables(videos)["accuracy"]
+    columns = {column.header: list(column.cells) for column in table.columns}
+    assert columns["positions"] == ["grid_3d", "grid_2d", "sinusoidal", "learned", "none"]
+    assert columns["coordinates"] == ["frame, row, column", "row, column", "frame", "index", "nothing"]
+    assert columns["upper\nbound"] == ["100.0", "50.0", "25.0", "100.0", "25.0"]
+    assert columns["test"][-1] == "25.0 ± 0.0"
+
+
+@pytest.mark.parametrize("name", ["sides", "videos", "dialogues"])
+def test_json_has_the_keys_that_readers_know_and_the_control(name, request):
+    found = to_json(request.getfixturevalue(name))
+    assert {"task", "rows", "seen", "signature"} <= found.keys()
+    row = found["rows"][-1]
+    assert {"bound", "test", "shuffled", "trials"} <= row.keys() and row["test"].keys() == {"mean", "spread", "n"}
+    assert row["trials"][0]["told"] == {"name": "none", "scheme": "none", "coordinates": []}
+    assert {"places", "right", "said"} <= found["seen"][0].keys()
+    assert row["test"] == row["shuffled"]  # without positions a model reads a set
+    assert found["signature"]["seeds"] == [0, 1]

@@ -6,8 +6,7 @@ from torch.testing import assert_close
 
 from regard.study import video
 from regard.study.images import assemble, cut
-from regard.study.task import coordinates, oracle_accuracy, parse_encoding
-from regard.study.trials import make_model, read
+from regard.study.task import coordinates, make_model, oracle_accuracy, parse_encoding, read
 from regard.study.video import (
     AXES,
     CELLS,

@@ -19,8 +19,8 @@ import torch
 
 from regard.config import ModelSettings
 from regard.plot.style import in_style, new_figure, rgb
-from regard.study.task import Examples, Task
-from regard.study.task_report import (
+from regard.study.task import Examples, Task, TaskSettings
+from regard.study.trials import (
     INK,
     STRONGEST,
     ShownExample,
@@ -30,7 +30,6 @@ from regard.study.task_report import (
     draw_bars,
     run_task,
 )
-from regard.study.trials import TaskSettings
 from regard.trace.head_ablation import ProgressBar, no_progress
 from regard.train.examples import ExampleSettings
 

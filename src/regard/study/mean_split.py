@@ -14,7 +14,7 @@ from regard.attention import Attention
 from regard.model.multihead import MultiHeadAttention, split_heads
 from regard.pipeline.translator import Translator
 from regard.plot.style import COLOURS, in_style, new_figure
-from regard.study.inputs import encode_pairs
+from regard.study.sequences import encode_pairs
 from regard.study.stream_parts import PARTS, VarianceShares, measure, scheme_of, split_means
 from regard.study.timing import one_thread
 from regard.terminal import QUIET

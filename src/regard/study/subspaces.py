@@ -13,8 +13,8 @@ from regard.model.layers import Embedding
 from regard.padding import EOS
 from regard.pipeline.translator import Translator
 from regard.plot.style import in_style, new_figure
-from regard.study.inputs import encode_pairs
 from regard.study.position_probe import is_word
+from regard.study.sequences import encode_pairs
 from regard.study.stats import MeanStd, mean_std
 from regard.study.stream_parts import (
     code_vectors,

@@ -1,174 +1,44 @@
-"""A classifier on the Transformer's encoder, and trials of it: training with one encoding and one seed."""
+"""Trials of a classifier, one for each encoding and seed: the run, the table, bars, attention over inputs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int, Shaped
-from torch import Tensor, nn
+from jaxtyping import Float, Int, Shaped
+from rich.table import Table
+from torch import Tensor
 
-from regard.batch import sequence_mask
-from regard.build import NORM_FIRST, assemble_heads, build_part, refuse_meaningless
-from regard.config import HeadsSettings, ModelSettings, PartSettings, choose
-from regard.mask import Mask, padding
-from regard.model.layers import Dropout, Embedding, FeedForward, Linear, make_table
-from regard.model.multihead import check_sizes
-from regard.model.norm import NORM, Residual
-from regard.model.transformer import Encoder, EncoderLayer
-from regard.padding import PAD
-from regard.position import POSITION, Position
-from regard.study.parallel import run_jobs
-from regard.study.task import Encoding, Examples, Task, coordinates
+from regard.plot.style import COLOURS, rgb
+from regard.study.parallel import default_jobs, run_jobs
+from regard.study.stats import MeanStd, mean_std, signature
+from regard.study.task import (
+    Classifier,
+    Encoding,
+    Task,
+    TaskSettings,
+    accuracy,
+    coordinates,
+    make_model,
+    oracle_accuracy,
+    parse_encoding,
+    read,
+)
+from regard.terminal import QUIET
 from regard.trace.attention import RecordedAttention
+from regard.trace.head_ablation import ProgressBar, no_progress
 from regard.trace.replay import Recorder
-from regard.train.examples import EpochResult, ExampleSettings, train_on_examples
+from regard.train.examples import EpochResult, train_on_examples
 
-OWN_TOKEN = {"class": True, "mean": False}
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
-
-class Classifier(nn.Module):
-    """`logits = W pool(encoder(embedding(tokens, positions))) + b`.
-
-    The pool is the mean over real tokens, or what a learned token of its own, set before the others, has gathered
-    (arXiv:2010.11929, 3.1). That token stands at coordinates 0 and gets no code there. Where the scheme opens no door
-    the encoder sees a set: the logits are the same for every order of the tokens.
-    """
-
-    def __init__(self, embedding: nn.Module, encoder: Encoder, d_model: int, n_classes: int, pool: str = "class"):
-        super().__init__()
-        if n_classes < 2:
-            raise ValueError(f"n_classes must be 2 or more, got {n_classes}")
-        self.embedding = embedding
-        self.encoder = encoder
-        own = choose(OWN_TOKEN, pool, "pool")
-        self.own_token: Float[Tensor, " D"] | None = nn.Parameter(torch.randn(d_model) * 0.02) if own else None
-        self.output = Linear(d_model, n_classes)
-        nn.init.xavier_uniform_(self.output.weight)
-        nn.init.zeros_(self.output.bias)
-
-    def forward(
-        self,
-        tokens: Shaped[Tensor, "B T *P"],
-        positions: Int[Tensor, "#B T *axes"],
-        lengths: Int[Tensor, " B"] | None = None,
-    ) -> Float[Tensor, "B C"]:
-        """Return the logits of each class; without lengths no token is padding."""
-        x = self.embedding(tokens, positions)
-        if self.own_token is not None:
-            x = torch.cat([self.own_token.expand(len(x), 1, -1), x], dim=1)
-            positions = torch.cat([torch.zeros_like(positions[:, :1]), positions], dim=1)
-            lengths = None if lengths is None else lengths + 1
-        T = x.shape[1]
-        mask = Mask() if lengths is None else padding(lengths, T)
-        real = None if lengths is None else sequence_mask(lengths, T)
-        x = self.encoder(x, positions, mask, real)
-        return self.output(x[:, 0] if self.own_token is not None else mean_of_real(x, real))
-
-
-def mean_of_real(x: Float[Tensor, "B T D"], real: Bool[Tensor, "B T"] | None) -> Float[Tensor, "B D"]:
-    """Return the mean over the tokens that are not padding; 0 where there are none."""
-    if real is None:
-        return x.mean(dim=1)
-    share = real[..., None].to(x.dtype)
-    return (x * share).sum(dim=1) / share.sum(dim=1).clamp(min=1.0)
-
-
-class Patches(nn.Module):
-    """`W x + b` of each patch's numbers, joined with positions, dropped out while training (arXiv:2010.11929, 3.1)."""
-
-    def __init__(self, d_patch: int, d_model: int, position: Position, dropout: float):
-        super().__init__()
-        self.project = Linear(d_patch, d_model)
-        self.position = position
-        self.dropout = Dropout(dropout)
-        nn.init.xavier_uniform_(self.project.weight)
-        nn.init.zeros_(self.project.bias)
-
-    def forward(self, patches: Float[Tensor, "B T P"], positions: Int[Tensor, "#B T *axes"]) -> Float[Tensor, "B T D"]:
-        return self.dropout(self.position.embed(self.project(patches), positions))
-
-
-SIZE = 0.5**0.5  # root mean square of sines and cosines
-
-
-def build_classifier(
-    settings: ModelSettings, position: Position, size: int, n_classes: int, reads: str, pool: str
-) -> Classifier:
-    """Build a classifier that reads patches of `size` numbers, or ids below `size`."""
-    make = choose({"patches": _patches, "ids": _ids}, reads, "kind of token")
-    embedding = make(settings, position, size)
-    return Classifier(embedding, build_encoder(settings, position), settings.d_model, n_classes, pool)
-
-
-def build_encoder(settings: ModelSettings, position: Position) -> Encoder:
-    """Build the encoder's layers around one position encoding."""
-    if min(settings.n_encoder_layers, settings.d_ff) < 1:
-        raise ValueError(
-            f"n_encoder_layers and d_ff must be 1 or more, got {settings.n_encoder_layers} and {settings.d_ff}"
-        )
-    heads = HeadsSettings(settings.d_model, settings.n_heads, attention=settings.attention)
-    first, norm = choose(NORM_FIRST, settings.norm_place, "norm_place"), choose(NORM, settings.norm, "norm")
-    layers = [
-        EncoderLayer(
-            assemble_heads(heads, position),
-            FeedForward(settings.d_model, settings.d_ff, settings.activation, settings.dropout),
-            [Residual(norm(settings.d_model), first, settings.dropout) for _ in range(2)],
-        )
-        for _ in range(settings.n_encoder_layers)
-    ]
-    return Encoder(layers, norm(settings.d_model) if first else None)
-
-
-def make_position(settings: ModelSettings, n_positions: int, n_speakers: int = 1, base: float = 10000.0) -> Position:
-    """Build the position encoding, with tables as long as the positions need.
-
-    Learned codes start as large as sines. Their usual small initialisation suits long training; here a model has
-    hundreds of steps, too few to grow codes from near 0.
-    """
-    check_sizes(settings.d_model, settings.n_heads, settings.d_model)
-    refuse_meaningless(settings.attention.name, settings.position.name)
-    d_head = settings.d_model // settings.n_heads
-    sizes = {
-        "width": settings.d_model,
-        "d_head": d_head,
-        "n_heads": settings.n_heads,
-        "max_len": n_positions,
-        "n_speakers": n_speakers,
-        "base": base,
-        "scale": 1.0 if settings.attention.name == "dot" else d_head**-0.5,
-    }
-    position = build_part(POSITION, settings.position, "position", sizes)
-    with torch.no_grad():
-        for codes in position.parameters():
-            codes *= SIZE / codes.square().mean().sqrt()
-    return position
-
-
-def _patches(settings: ModelSettings, position: Position, size: int) -> nn.Module:
-    return Patches(size, settings.d_model, position, settings.dropout)
-
-
-def _ids(settings: ModelSettings, position: Position, size: int) -> nn.Module:
-    return Embedding(make_table(size, settings.d_model, PAD), position, settings.dropout)
-
-
-EVAL_BATCH = 512
 SHUFFLE_SEED = 12345  # of the control's order, the same in every trial
-
-
-@dataclass(frozen=True)
-class TaskSettings:
-    """The model and its training."""
-
-    model: ModelSettings
-    learn: ExampleSettings
-    pool: str = "class"
-    base: float = 10000.0  # of the wavelengths, where an encoding has any; short axes need short waves
 
 
 @dataclass(frozen=True)
@@ -213,32 +83,6 @@ def run_trial(
         lessons=lessons,
     )
     return trial, model
-
-
-def make_model(task: Task, encoding: Encoding, settings: TaskSettings, seed: int) -> Classifier:
-    """Build the model that a trial starts from."""
-    torch.manual_seed(seed)
-    chosen = replace(settings.model, position=PartSettings(encoding.scheme))
-    positions = task.train.positions
-    position = make_position(chosen, int(positions.amax()) + 1, int(positions[..., -1].amax()) + 1, settings.base)
-    reads = "patches" if task.train.tokens.is_floating_point() else "ids"
-    return build_classifier(chosen, position, task.size, len(task.classes), reads, settings.pool)
-
-
-def read(model: Classifier, task: Task, encoding: Encoding, examples: Examples) -> Float[Tensor, "N C"]:
-    """Return the logits of some examples; lengths are passed only where there is padding."""
-    full = bool((examples.lengths == examples.tokens.shape[1]).all())
-    positions = coordinates(encoding, task.axes, examples.positions)
-    return model(examples.tokens, positions, None if full else examples.lengths)
-
-
-@torch.no_grad()
-def accuracy(model: Classifier, task: Task, encoding: Encoding, examples: Examples) -> float:
-    """Return the share of examples whose most likely class is right."""
-    model.eval()
-    numbers = torch.arange(len(examples), device=examples.labels.device).split(EVAL_BATCH)
-    predicted = [read(model, task, encoding, batch).argmax(dim=-1) for batch in map(examples.some, numbers)]
-    return int((torch.cat(predicted) == examples.labels).sum()) / len(examples)
 
 
 @dataclass(frozen=True)
@@ -307,3 +151,204 @@ def class_weights(
     """
     weights = torch.stack([each.weights() for each in classifier_attention(model, tokens, positions)])  # (L, H, Q, K)
     return weights.mean(dim=2) if model.own_token is None else weights[:, :, 0, 1:]
+
+
+@dataclass(frozen=True)
+class EncodingReport:
+    """One position encoding, over the seeds."""
+
+    name: str
+    coordinates: tuple[str, ...]
+    parameters: int
+    # No model that reads sets and receives these coordinates can exceed it on this very test set.
+    oracle_accuracy: float = field(metadata={"json": "bound"})
+    valid: MeanStd
+    test: MeanStd
+    shuffled: MeanStd
+    trials: list[Trial]
+
+
+@dataclass(frozen=True, eq=False)
+class ShownExample:
+    """One test example with the attention of the first encoding's first model, and its prediction."""
+
+    number: int
+    tokens: Shaped[Tensor, "T *P"]
+    positions: Int[Tensor, "T A"] = field(metadata={"json": "places"})
+    weights: Float[Tensor, "L H T"]
+    label: str = field(metadata={"json": "right"})
+    prediction: str = field(metadata={"json": "said"})
+
+
+@dataclass(frozen=True, eq=False)
+class TaskStudy:
+    """The result, with all that could move it."""
+
+    task: str
+    classes: tuple[str, ...]
+    axes: tuple[str, ...]
+    n_train: int
+    n_valid: int
+    n_test: int
+    chance: float  # accuracy of guessing
+    settings: TaskSettings
+    rows: list[EncodingReport]
+    examples: list[ShownExample] = field(metadata={"json": "seen"})
+    signature: dict[str, Any]
+
+    def row(self, name: str) -> EncodingReport | None:
+        """Find an encoding by its name."""
+        return next((row for row in self.rows if row.name == name), None)
+
+
+def run_task(
+    task: Task,
+    encodings: Iterable[str],
+    settings: TaskSettings,
+    seeds: Sequence[int],
+    device: torch.device,
+    shown: Sequence[int],
+    bar: ProgressBar = no_progress,
+) -> TaskStudy:
+    """Train every encoding with every seed, as many trials at a time as the machine can take, and summarise."""
+    if not seeds:
+        raise ValueError("--seeds must be 1 or more, got 0")
+    parsed = [parse_encoding(each, task.axes) for each in encodings]
+    trials = run_trials(task, parsed, settings, seeds, device, default_jobs(device.type))
+    results = list(bar(trials, len(parsed) * len(seeds), "training"))
+    results.sort(key=lambda each: (parsed.index(each[0].encoding), each[0].seed))
+    return summarise_trials(task, settings, results, shown)
+
+
+def summarise_trials(
+    task: Task, settings: TaskSettings, results: Sequence[tuple[Trial, Classifier]], shown: Sequence[int]
+) -> TaskStudy:
+    """Summarise trials by encoding, in the order in which they came, and look into the first model."""
+    encodings = list(dict.fromkeys(trial.encoding for trial, _ in results))
+    rows = [_report(task, each, [trial for trial, _ in results if trial.encoding == each]) for each in encodings]
+    (first, model), device = results[0], next(results[0][1].parameters()).device
+    seeds = list(dict.fromkeys(trial.seed for trial, _ in results))
+    return TaskStudy(
+        task=task.name,
+        classes=task.classes,
+        axes=task.axes,
+        n_train=len(task.train),
+        n_valid=len(task.valid),
+        n_test=len(task.test),
+        chance=1 / len(task.classes),
+        settings=settings,
+        rows=rows,
+        examples=[show_example(task, first.encoding, model, number) for number in shown],
+        signature=signature(device.type, seeds=seeds),
+    )
+
+
+def _report(task: Task, encoding: Encoding, trials: list[Trial]) -> EncodingReport:
+    return EncodingReport(
+        name=encoding.name,
+        coordinates=encoding.coordinates,
+        parameters=trials[0].parameters,
+        oracle_accuracy=oracle_accuracy(task.test, coordinates(encoding, task.axes, task.test.positions)),
+        valid=mean_std(trial.valid for trial in trials),
+        test=mean_std(trial.test for trial in trials),
+        shuffled=mean_std(trial.shuffled for trial in trials),
+        trials=trials,
+    )
+
+
+@torch.no_grad()
+def show_example(task: Task, encoding: Encoding, model: Classifier, number: int) -> ShownExample:
+    """Run the model on one example of the test, without its padding, and keep its attention."""
+    one = task.test.some(torch.tensor([number]))
+    length = int(one.lengths[0])
+    device = next(model.parameters()).device
+    tokens, positions = one.tokens[:, :length], one.positions[:, :length]
+    inputs = tokens.to(device), coordinates(encoding, task.axes, positions).to(device)
+    model.eval()
+    predicted = int(model(*inputs).argmax())
+    weights, label = class_weights(model, *inputs), task.classes[int(one.labels[0])]
+    return ShownExample(number, tokens[0], positions[0], weights, label, task.classes[predicted])
+
+
+CAPTION = (
+    "Accuracy in %; test: mean ± standard deviation over the seeds, each model at its best validation epoch; upper "
+    "bound: what no model that reads sets and receives these coordinates can exceed on this test; shuffled: the same "
+    "models, the tokens of each test example permuted while the positions stay."
+)
+
+
+def accuracy_tables(study: TaskStudy) -> dict[str, Table]:
+    """Return the accuracy of every encoding."""
+    seeds = len(study.rows[0].trials)
+    sizes = f"{study.n_train:,} for training, {study.n_valid:,} for validation, {study.n_test:,} for testing"
+    title = f"{study.task.capitalize()} of {len(study.classes)} classes: {sizes}, {seeds} seed{'s' * (seeds > 1)}"
+    table = Table(title=title, caption=CAPTION, **QUIET)
+    for column in ("positions", "coordinates", "parameters", "valid", "test", "upper\nbound", "shuffled"):
+        table.add_column(column, justify="left" if column in {"positions", "coordinates"} else "right")
+    for row in study.rows:
+        table.add_row(*_cells(row))
+    return {"accuracy": table}
+
+
+def _cells(row: EncodingReport) -> list[str]:
+    test = f"{100 * row.test.mean:.1f} ± {100 * row.test.std:.1f}"
+    accuracies = f"{100 * row.valid.mean:.1f}", test, f"{100 * row.oracle_accuracy:.1f}"
+    received = ", ".join(row.coordinates) or "nothing"
+    scheme = row.name.partition(":")[0]
+    return [scheme, received, f"{row.parameters:,}", *accuracies, f"{100 * row.shuffled.mean:.1f}"]
+
+
+def draw_bars(axes: "Axes", study: TaskStudy) -> None:
+    """Draw the mean of each encoding, its seeds as dots, the upper bound as a line, and guessing."""
+    for place, row in enumerate(study.rows):
+        axes.barh(place, 100 * row.test.mean, height=0.6, color=COLOURS[5])
+        dots = [100 * trial.test for trial in row.trials]
+        axes.plot(dots, [place] * len(dots), "o", markersize=3, color=COLOURS[0])
+        axes.plot([100 * row.oracle_accuracy] * 2, [place - 0.4, place + 0.4], color=COLOURS[1], linewidth=2)
+        axes.annotate(f" {100 * row.test.mean:.1f}", (1, place), color="white", va="center")
+    axes.axvline(100 * study.chance, linestyle=":", color="black", linewidth=1)
+    axes.set_yticks(range(len(study.rows)), [_label(row) for row in study.rows])
+    axes.invert_yaxis()
+    axes.set(xlim=(0, 102), title="test accuracy, %\ndots: seeds; orange: upper bound; dotted: guessing")
+
+
+def _label(row: EncodingReport) -> str:
+    received = ", ".join(row.coordinates)
+    return f"{row.name.partition(':')[0]}\n({received})" if received else row.name
+
+
+def attention_title(study: TaskStudy) -> str:
+    """Say whose weights a figure shows."""
+    whose = {"class": "attention of the class token", "mean": "mean attention of all tokens"}[study.settings.pool]
+    first = study.rows[0]
+    return f"{whose}: {first.name}, seed {first.trials[0].seed}"
+
+
+INK = COLOURS[1]
+STRONGEST = 0.85  # opacity of the largest weight
+
+
+def draw_over(
+    axes: "Axes",
+    picture: Float[Tensor, "rows columns"],
+    shades: tuple[float, float],
+    weights: Float[Tensor, "r c"] | None = None,
+    largest: float = 1.0,
+) -> None:
+    """Draw a picture in greys and, where there are weights, a colour over each patch, as opaque as its weight."""
+    rows, columns = picture.shape
+    extent = (-0.5, columns - 0.5, rows - 0.5, -0.5)
+    axes.imshow(picture.numpy(), cmap="Greys", vmin=shades[0], vmax=shades[1], interpolation="nearest", extent=extent)
+    if weights is not None:
+        axes.imshow(overlay(weights, largest), interpolation="nearest", extent=extent)
+    axes.set(xticks=[], yticks=[])
+    for side in axes.spines.values():
+        side.set_visible(True)
+        side.set_linewidth(0.4)
+
+
+def overlay(weights: Float[Tensor, "r c"], largest: float) -> Float[np.ndarray, "r c 4"]:
+    """Return the colour of each patch, transparent where its weight is 0."""
+    opacity = (weights / largest).clamp(0, 1).numpy() * STRONGEST
+    colour = np.broadcast_to(np.array(rgb(INK)), (*opacity.shape, 3))
+    return np.concatenate([colour, opacity[..., None]], axis=-1)

@@ -24,8 +24,8 @@ from torch import Tensor
 from regard.config import ModelSettings
 from regard.plot.style import in_style, new_figure
 from regard.study.images import assemble, cut, grid_positions
-from regard.study.task import Examples, Task
-from regard.study.task_report import (
+from regard.study.task import Examples, Task, TaskSettings
+from regard.study.trials import (
     ShownExample,
     TaskStudy,
     accuracy_tables,
@@ -34,7 +34,6 @@ from regard.study.task_report import (
     draw_over,
     run_task,
 )
-from regard.study.trials import TaskSettings
 from regard.trace.head_ablation import ProgressBar, no_progress
 from regard.train.examples import ExampleSettings
 

@@ -1,8 +1,8 @@
 """The studies as commands: regard study images, video, dialogue, …"""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import typer
@@ -43,6 +43,24 @@ def seed_range(first: int, n: int | None, quick: bool) -> range:
     return range(first, first + (n if n is not None else 2 if quick else 3))
 
 
+@dataclass(frozen=True)
+class TaskOptions:
+    """What the studies of a classification task have in common on the command line."""
+
+    encodings: list[str] | None
+    quick: bool
+    seeds: range
+    device: str
+
+
+def show_task(study: Any, output: StudyOutput, options: TaskOptions, *more: int) -> None:
+    """Run the study of a task with its own settings and encodings, unless others are asked for, and show the result."""
+    encodings, settings = options.encodings or study.ENCODINGS, study.QUICK if options.quick else study.SETTINGS
+    device = torch.device(find_device(options.device))
+    result = study.run(encodings, settings, options.seeds, device, progress_bar, *more)
+    output.show(study, result, result.signature)
+
+
 def images(
     encodings: Encodings = None,
     patch: Annotated[int | None, Option(help="Pixels along a side of a patch: 1, 2 or 4.", show_default="2")] = None,
@@ -53,14 +71,8 @@ def images(
     json_: Json = False,
     out: Out = None,
 ) -> None:
-    output = StudyOutput(json_, out)
-    settings, side = (
-        images_study.QUICK if quick else images_study.SETTINGS,
-        images_study.SIDE if patch is None else patch,
-    )
-    run_on = seed_range(seed, seeds, quick), torch.device(find_device(device))
-    result = images_study.run(encodings or images_study.ENCODINGS, settings, *run_on, progress_bar, side)
-    output.show(images_study, result, result.signature)
+    options = TaskOptions(encodings, quick, seed_range(seed, seeds, quick), device)
+    show_task(images_study, StudyOutput(json_, out), options, images_study.SIDE if patch is None else patch)
 
 
 def video(
@@ -73,13 +85,8 @@ def video(
     json_: Json = False,
     out: Out = None,
 ) -> None:
-    output = StudyOutput(json_, out)
-    settings, run_on = (
-        video_study.QUICK if quick else video_study.SETTINGS,
-        (seed_range(seed, seeds, quick), torch.device(find_device(device))),
-    )
-    result = video_study.run(encodings or video_study.ENCODINGS, settings, *run_on, progress_bar, directions)
-    output.show(video_study, result, result.signature)
+    options = TaskOptions(encodings, quick, seed_range(seed, seeds, quick), device)
+    show_task(video_study, StudyOutput(json_, out), options, directions)
 
 
 def dialogue(
@@ -91,13 +98,11 @@ def dialogue(
     json_: Json = False,
     out: Out = None,
 ) -> None:
-    output = StudyOutput(json_, out)
-    settings, run_on = (
-        dialogue_study.QUICK if quick else dialogue_study.SETTINGS,
-        (seed_range(seed, seeds, quick), torch.device(find_device(device))),
+    show_task(
+        dialogue_study,
+        StudyOutput(json_, out),
+        TaskOptions(encodings, quick, seed_range(seed, seeds, quick), device),
     )
-    result = dialogue_study.run(encodings or dialogue_study.ENCODINGS, settings, *run_on, progress_bar)
-    output.show(dialogue_study, result, result.signature)
 
 
 def position_probe(

@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, FuncNorm, Normalize, PowerNorm
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
@@ -86,16 +87,16 @@ FAINT = "#999999"
 _SLANT = 0.7072  # sine and cosine of 45°
 
 
+def shade_cells(axes: Axes, values: Float[np.ndarray, "Q K"], shade: ColourScale, **place: Any) -> AxesImage:
+    """Draw each number as the shade of its cell, the first row on top, what is not finite in grey."""
+    cells = np.ma.masked_invalid(values)
+    return axes.imshow(cells, cmap=shade.colours, norm=shade.norm, interpolation="nearest", **place)
+
+
 def draw_matrix(axes: Axes, values: Float[np.ndarray, "Q K"], box: Box, shade: ColourScale) -> None:
-    """Fill the box with shades, the first row on top, what is not finite in grey, what is too small to see pooled."""
-    axes.imshow(
-        np.ma.masked_invalid(pooled(values, pool_step(values.shape, box))),
-        extent=(box.left, box.right, box.bottom, box.top),
-        cmap=shade.colours,
-        norm=shade.norm,
-        aspect="auto",
-        interpolation="nearest",
-    )
+    """Fill the box with shades, what is too small to see pooled, and frame it."""
+    extent = (box.left, box.right, box.bottom, box.top)
+    shade_cells(axes, pooled(values, pool_step(values.shape, box)), shade, extent=extent, aspect="auto")
     axes.add_patch(
         Rectangle((box.left, box.top), box.width, box.height, fill=False, edgecolor="#aaaaaa", linewidth=0.5)
     )
@@ -231,22 +232,20 @@ def draw_weights(
     rows: Sequence[str] = (),
     columns: Sequence[str] = (),
     largest: float | None = None,
+    numbers: bool = False,
 ) -> None:
-    """Draw each weight as a shade from white (0) to blue (`largest`, by default the largest there is)."""
-    axes.imshow(weights.numpy(), cmap="Blues", vmin=0.0, vmax=largest, aspect="auto", interpolation="nearest")
+    """Draw weights on axes of their own, from white (0) to blue (`largest`, by default the largest there is)."""
+    values = weights.numpy()
+    shade = weight_scale(values if largest is None else np.array(largest))
+    shade_cells(axes, values, shade, aspect="auto")
     axes.spines[:].set_visible(False)
     if columns:
         axes.set_xticks(range(len(columns)), columns)
     if rows:
         axes.set_yticks(range(len(rows)), rows)
-
-
-def write_numbers(axes: Axes, weights: Float[Tensor, "Q K"]) -> None:
-    """Write each weight into its cell."""
-    for i, row in enumerate(weights.tolist()):
-        for j, weight in enumerate(row):
-            colour = "white" if weight > 0.6 else "black"
-            axes.text(j, i, f"{weight:.2f}", ha="center", va="center", color=colour, fontsize="small")
+    if numbers:
+        for (i, j), ink in zip(np.ndindex(values.shape), shade.inks(values), strict=True):
+            axes.text(j, i, f"{values[i, j]:.2f}", ha="center", va="center", color=ink, fontsize="small")
 
 
 SIDE = 2.5  # inches that a matrix has where no size is given
@@ -274,8 +273,9 @@ def draw_heatmaps(
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
     if cmap.removesuffix("_r") in DIVERGING:
         low, high = -max(-low, high), max(-low, high)
+    shade = ColourScale(colours, Normalize(low, high))
     for (r, c), axes in np.ndenumerate(rows):
-        image = axes.imshow(matrices[r, c], cmap=colours, vmin=low, vmax=high, interpolation="nearest")
+        image = shade_cells(axes, matrices[r, c], shade)
         axes.set(xlabel=xlabel if r == R - 1 else "", ylabel=ylabel if c == 0 else "")
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_locator(MaxNLocator(5, integer=True))

@@ -100,16 +100,17 @@ class LayerLaw:
     path: str
 
 
+ATTENTION_LAW = LayerLaw(
+    make=lambda d, k: Mixing(ScaledDot()),
+    operations=lambda n, d, k: 4 * n * n * d,
+    formula="n²d",
+    by_n=2.0,
+    by_d=1.0,
+    steps="1",
+    path="1",
+)
 LAYERS: dict[str, LayerLaw] = {
-    "attention": LayerLaw(
-        make=lambda d, k: Mixing(ScaledDot()),
-        operations=lambda n, d, k: 4 * n * n * d,
-        formula="n²d",
-        by_n=2.0,
-        by_d=1.0,
-        steps="1",
-        path="1",
-    ),
+    "attention": ATTENTION_LAW,
     "recurrence": LayerLaw(
         make=lambda d, k: Recurrence(d),
         operations=lambda n, d, k: 12 * n * d * d,
@@ -128,15 +129,7 @@ LAYERS: dict[str, LayerLaw] = {
         steps="1",
         path="n/k",
     ),
-    "attention, fused": LayerLaw(
-        make=lambda d, k: Fused(ScaledDot()),
-        operations=lambda n, d, k: 4 * n * n * d,
-        formula="n²d",
-        by_n=2.0,
-        by_d=1.0,
-        steps="1",
-        path="1",
-    ),
+    "attention, fused": replace(ATTENTION_LAW, make=lambda d, k: Fused(ScaledDot())),
     "attention with projections": LayerLaw(
         make=lambda d, k: SelfAttention(d),
         operations=lambda n, d, k: 4 * n * n * d + 8 * n * d * d,

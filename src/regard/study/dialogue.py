@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from regard.config import ModelSettings
 from regard.plot.style import in_style, new_figure, rgb
-from regard.study.task import Examples, Task, TaskSettings
+from regard.study.task import SMALL_MODEL, Examples, Task, TaskSettings
 from regard.study.trials import (
     INK,
     STRONGEST,
@@ -39,9 +38,7 @@ if TYPE_CHECKING:
 
 ENCODINGS = ("turns", "turns:index,nothing,speaker", "turns:index,turn,nothing", "sinusoidal", "none")
 SETTINGS = TaskSettings(
-    ModelSettings(
-        n_encoder_layers=2, d_model=32, n_heads=2, d_ff=64, activation="gelu", norm_place="before", dropout=0.0
-    ),
+    SMALL_MODEL,
     ExampleSettings(epochs=7, batch=32, lr=4e-3),
     pool="mean",
 )

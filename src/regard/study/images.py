@@ -12,9 +12,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.config import ModelSettings
 from regard.plot.style import in_style, new_figure
-from regard.study.task import Examples, Task, TaskSettings
+from regard.study.task import SMALL_MODEL, Examples, Task, TaskSettings
 from regard.study.trials import (
     ShownExample,
     TaskStudy,
@@ -32,9 +31,7 @@ if TYPE_CHECKING:
 
 ENCODINGS = ("grid_2d", "sinusoidal", "learned", "none")
 SETTINGS = TaskSettings(
-    ModelSettings(
-        n_encoder_layers=2, d_model=48, n_heads=4, d_ff=96, activation="gelu", norm_place="before", dropout=0.05
-    ),
+    replace(SMALL_MODEL, d_model=48, n_heads=4, d_ff=96, dropout=0.05),
     ExampleSettings(epochs=90, batch=64, lr=3e-3, weight_decay=0.05),
     pool="mean",
     base=10.0,

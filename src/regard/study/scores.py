@@ -97,13 +97,12 @@ def measure_variance(width: int, generator: torch.Generator, n: int = 128, repea
 @in_style
 def draw_scores(study: ScoresStudy) -> "Figure":
     """Draw each score's weights over the same words, and below them the effect of the width on dot products."""
-    from regard.plot.heatmap import draw_weights, write_numbers
+    from regard.plot.heatmap import draw_weights
 
     figure = new_figure(figsize=(2.6 * len(study.scores), 6))
     top, bottom = figure.subfigures(2, 1, height_ratios=[1.1, 1], squeeze=False)[:, 0]
     for axes, report in zip(top.subplots(1, len(study.scores), sharey=True), study.scores, strict=True):
-        draw_weights(axes, report.weights, study.queries, study.keys, largest=1.0)
-        write_numbers(axes, report.weights)
+        draw_weights(axes, report.weights, study.queries, study.keys, largest=1.0, numbers=True)
         axes.set_title(f"{report.name}\nscores ± {report.std:.1f}, entropy {report.entropy:.2f}")
     top.suptitle(
         f"The same random vectors, one for each word (width {study.width}), under every score", x=0.01, ha="left"

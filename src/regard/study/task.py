@@ -259,6 +259,11 @@ def _ids(settings: ModelSettings, position: Position, size: int) -> nn.Module:
     return Embedding(make_table(size, settings.d_model, PAD), position, settings.dropout)
 
 
+SMALL_MODEL = ModelSettings(
+    n_encoder_layers=2, d_model=32, n_heads=2, d_ff=64, activation="gelu", norm_place="before", dropout=0.0
+)
+
+
 @dataclass(frozen=True)
 class TaskSettings:
     """The model and its training."""

@@ -21,10 +21,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from regard.config import ModelSettings
 from regard.plot.style import in_style, new_figure
 from regard.study.images import assemble, cut, grid_positions
-from regard.study.task import Examples, Task, TaskSettings
+from regard.study.task import SMALL_MODEL, Examples, Task, TaskSettings
 from regard.study.trials import (
     ShownExample,
     TaskStudy,
@@ -42,9 +41,7 @@ if TYPE_CHECKING:
 
 ENCODINGS = ("grid_3d", "sinusoidal", "learned", "grid_2d", "none")
 SETTINGS = TaskSettings(
-    ModelSettings(
-        n_encoder_layers=2, d_model=32, n_heads=2, d_ff=64, activation="gelu", norm_place="before", dropout=0.0
-    ),
+    SMALL_MODEL,
     ExampleSettings(epochs=30, batch=32, lr=2e-3),
     pool="mean",
     base=4.0,

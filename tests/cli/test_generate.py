@@ -72,7 +72,7 @@ def test_how_well_a_text_is_predicted(run, folder, tmp_path):  # noqa: F811
 
 def test_a_text_is_traced(run, folder, tmp_path):  # noqa: F811
     printed = run("trace", "wild fox", "--model", folder, "--set", "max_extra=15").out
-    assert "heads of decoder attention" in printed and "looked at" in printed
+    assert "heads of decoder attention" in printed and "attended to" in printed
     seen = json.loads(run("trace", "wild fox", "--model", folder, "--json").out)
     assert seen["text"] == "wild fox" and seen["output"].startswith("wild fox") and seen["words"]
     assert json.loads(run("trace", "wild", "--model", folder, "--head", "decoder:0:1", "--json").out)["head"] == 1

@@ -119,7 +119,7 @@ def test_ask_marks_the_answer_and_shows_what_was_looked_at(run, reader, tmp_path
     for part in (
         "Most probable answers",
         "no answer in this text",
-        "What each question word looked at",
+        "What each question word attended to",
         "Anna",
         "weights @ v differ",
     ):

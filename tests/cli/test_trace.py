@@ -54,7 +54,7 @@ def test_a_summary_is_for_people(run, folder):
     said = run().out
     expected = regard.load(folder).translate("你好世界")[0]
     assert f"你好世界 → {expected.text}" in said
-    for part in ("looked at", "What was said", "instead", "How spread", "cross"):
+    for part in ("attended to", "Output tokens", "alternatives", "How spread", "cross"):
         assert part in said
     assert "means over all 2 heads of cross attention; weights @ v differ" in said
 

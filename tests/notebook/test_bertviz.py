@@ -144,8 +144,8 @@ def test_many_words_are_drawn_as_maps(displayed, n, lines):
     words = [f"w{i}" for i in range(n)]
     regard.head_view(cross_attention=[weights(1, n, n)], encoder_tokens=words, decoder_tokens=words)
     trace = displayed[0].trace
-    assert any("who looks at whom" in text for text in words_in(displayed[0].draw())) == lines
-    assert any("What each head looks at" in text for text in words_in(run_picture(trace))) != lines
+    assert any("which word attends to which" in text for text in words_in(displayed[0].draw())) == lines
+    assert any("What each head attends to" in text for text in words_in(run_picture(trace))) != lines
 
 
 def test_a_page_is_given_back_and_opens_where_it_should(trace, page):

@@ -130,7 +130,7 @@ def test_without_anywidget_the_words_say_how_to_install_it(trace, page, without)
     assert hint in data["text/plain"] and repr(trace) in data["text/plain"]
     assert VIEW not in data and "image/png" not in data and notes == {}
     html = data["text/html"]
-    assert hint.replace("'", "&#x27;") in html and '<img alt="what was looked at" width="' in html
+    assert hint.replace("'", "&#x27;") in html and '<img alt="what was attended to" width="' in html
 
 
 def test_without_the_built_page_the_words_say_how_to_build_it(trace, page):

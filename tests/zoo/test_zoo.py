@@ -130,7 +130,12 @@ def test_nothing_can_be_translated_by_any_model(pick_home):
         (None, None, "これは本です", r"no bundled model translates from ja: there are zh-en \(zh → en\), en-zh"),
         ("de", "en", "Haus", r"no bundled model translates from de to en: there are zh-en"),
         (None, "zh", "介绍", r"no bundled model translates from zh to zh: there are"),
-        (None, None, "Привет", r"the script of the text tells no language, got 'Привет': there are zh-en .*--from"),
+        (
+            None,
+            None,
+            "Привет",
+            r"the language cannot be told from the script of the text, got 'Привет': there are zh-en .*--from",
+        ),
         (None, None, "12", r"got '12'.*--model"),
     ],
 )

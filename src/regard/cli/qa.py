@@ -232,11 +232,11 @@ def print_answer(question: Question, answers: Prediction, trace: AnswerTrace, he
         return print_json({"answers": answers.spans, "nowhere": answers.no_answer, "looked": named, "checks": errors})
     best = answers.spans[0]
     print(mark_answer(question.context, best.start, best.stop), end="\n\n")
-    shares, title = between.to_context.numpy(), "What each question word looked at"
-    looked = word_attention_table(shares, words[1], words[0], title=title)
-    looked.columns[0].header = "question"
-    print_tables(answers_table(answers), looked)
+    shares, title = between.to_context.numpy(), "What each question word attended to"
+    attended = word_attention_table(shares, words[1], words[0], title=title)
+    attended.columns[0].header = "question"
+    print_tables(answers_table(answers), attended)
     print(
-        f"shares are of all that a word looked at by {between.heads}; weights @ v differ from the layers' output by "
+        f"shares are of the whole attention of a word, {between.heads}; weights @ v differ from the layers' output by "
         f"{checks.weights:.1e} at most, the answer's score from the search's own by {trace.score_difference:.1e}"
     )

@@ -167,10 +167,10 @@ def print_trace(run: Trace, json_: bool, choice: HeadChoice) -> None:
     summary = summarise(run, choice)
     if json_:
         return print_json(summary)
-    looked = word_attention(run, choice)
-    source, output = [word.text for word in looked.source], [word.text for word in looked.output]
+    words = word_attention(run, choice)
+    source, output = [word.text for word in words.source], [word.text for word in words.output]
     title = f"{run.text} → {run.output}"
-    tables = [word_attention_table(looked.shares.numpy(), source, output, title=title)]
+    tables = [word_attention_table(words.shares.numpy(), source, output, title=title)]
     print_tables(*tables, steps_table(run.steps), spread_table(summary.spread))
     checks = summary.checks
     kind = "cross" if run.cross else "decoder"

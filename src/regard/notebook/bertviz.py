@@ -76,7 +76,7 @@ def _from_attentions(given: ViewArguments, found: Attentions) -> ViewArguments:
 
 
 def _one_stack(given: ViewArguments) -> ViewArguments:
-    """Take tokens that look at themselves for a decoder's where none looks ahead."""
+    """Take self-attention for a decoder's where no token attends to a later one."""
     layers = _layers("attention", given.attention, given.include_layers)
     ahead = any(float(layer.triu(1).sum()) > 0 for layer in layers)
     if ahead or layers[0].shape[1] == 1:

@@ -84,7 +84,7 @@ class TraceDisplay:
 
 
 def show_trace(trace: Trace) -> TraceDisplay:
-    """Show a run: its translation, and what each word of it looked at."""
+    """Show a run: its translation, and what each word of it attended to."""
     return TraceDisplay(trace, "" if trace.cross else "view=attention", lambda: run_picture(trace))
 
 
@@ -99,7 +99,7 @@ def _image(png: str, size: dict[str, int]) -> str:
     if not png:
         return ""
     sides = " ".join(f'{side}="{pixels}"' for side, pixels in size.items())
-    return f'<img alt="what was looked at" {sides} src="data:image/png;base64,{png}">'
+    return f'<img alt="what was attended to" {sides} src="data:image/png;base64,{png}">'
 
 
 MODULE = PAGE / "widget.js"
@@ -144,7 +144,7 @@ CROWDED = 40  # words of a side beyond which lines and bars take seconds, and ar
 
 
 def run_picture(trace: Trace) -> Figure:
-    """Draw what each word looked at; all heads where nobody looked across, or too many words did."""
+    """Draw what each word attended to; all heads where there is no cross-attention, or too many words."""
     crowded = max(len(trace.source), len(trace.target)) > CROWDED
     return words_figure(trace) if trace.cross and not crowded else heads_figure(trace)
 
@@ -156,7 +156,7 @@ def lines_picture(trace: Trace, kind: str, layer: int, heads: Sequence[int], uni
     )
     if max(len(rows), len(columns)) > CROWDED:
         return maps_picture(trace, unit)
-    names, title = [f"head {head}" for head in heads], f"{kind} layer {layer}: who looks at whom"
+    names, title = [f"head {head}" for head in heads], f"{kind} layer {layer}: which word attends to which"
     return draw_head_lines(weights.numpy(), rows, columns, names, title)
 
 

@@ -138,7 +138,7 @@ INKS = {"best": COLOURS[0], "kept": "black", "ended": "black", "dropped": "#7676
 
 @dataclass(frozen=True, eq=False)
 class BeamTree:
-    """All tokens that a search looked at, parents before their children."""
+    """All tokens that a search considered, parents before their children."""
 
     tokens: Sequence[str]
     parents: Parents
@@ -171,7 +171,7 @@ class _Node:
 
 
 @in_style
-def draw_beam_tree(tree: BeamTree, title: str = "What the search looked at") -> Figure:
+def draw_beam_tree(tree: BeamTree, title: str = "What the search considered") -> Figure:
     """Draw the steps from left to right, the best path as a straight bold line.
 
     A long search is broken into bands as text is into lines; the last step of one band begins the next.

@@ -37,6 +37,7 @@ from regard.plot.heatmap import (
     dots,
     draw_key,
     draw_matrix,
+    key_room,
     name_columns,
     name_rows,
     place_map,
@@ -55,7 +56,8 @@ BETWEEN = 0.4  # and between kinds
 PAGE = 15.0  # width that all kinds together should not exceed, unless maps then become too small
 SMALLEST, LARGEST = 0.45, 2.4  # sides of a map
 CELL = 0.3  # largest side of a cell
-BELOW = "in each map: rows look (queries), columns are looked at (keys)"
+BELOW = "in each map: queries in rows, keys in columns"
+KEY = "weight (shaded by its square root)"
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,7 @@ class HeadWeights:
 
 
 @in_style
-def draw_head_grid(kinds: Sequence[HeadWeights], title: str = "What each head looks at") -> Figure:
+def draw_head_grid(kinds: Sequence[HeadWeights], title: str = "What each head attends to") -> Figure:
     """Draw each kind as a block of maps, all of them in one scale."""
     if not kinds:
         raise ValueError("a grid of heads needs one kind of attention or more, got 0")
@@ -141,12 +143,13 @@ def draw_head_grid(kinds: Sequence[HeadWeights], title: str = "What each head lo
     wide, top = title_size(title, BELOW)
     lefts = MARGIN + np.cumsum([0.0, *(block.width + BETWEEN for block in blocks)])
     bottom = top + max(block.height for block in blocks) + 0.15
-    figure, axes = make_sheet(max(wide, lefts[-1] - BETWEEN + MARGIN), bottom + KEY_HEIGHT)
+    wide = max(wide, lefts[-1] - BETWEEN + MARGIN, key_room(1.5, KEY))
+    figure, axes = make_sheet(wide, bottom + KEY_HEIGHT)
     write_title(axes, title, BELOW)
     shade = weight_scale(*(each.weights for each in kinds), root=True)
     for left, block in zip(lefts, blocks, strict=False):
         block.draw(axes, float(left), top, shade)
-    draw_key(figure, shade, Box(MARGIN, bottom, 1.5, KEY_HEIGHT), "weight (shaded by its square root)")
+    draw_key(figure, shade, Box(MARGIN, bottom, 1.5, KEY_HEIGHT), KEY)
     return figure
 
 
@@ -183,7 +186,7 @@ class _Block:
 
 
 ONE_CELL = 0.4, 0.28  # inches, wide enough for a number
-ONE_BELOW = "rows look (queries), columns are looked at (keys)"
+ONE_BELOW = "queries in rows, keys in columns"
 
 
 @in_style
@@ -191,7 +194,7 @@ def draw_one_head(
     weights: Float[np.ndarray, "Q K"],
     queries: Sequence[str],
     keys: Sequence[str],
-    title: str = "What one head looks at",
+    title: str = "What one head attends to",
     entropy: bool = False,
 ) -> Figure:
     """Draw a head's weights with words on both sides, and on wish how spread out each row is."""
@@ -202,7 +205,7 @@ def draw_one_head(
     box, right = place_map(queries, keys, ONE_CELL, top + 0.1 * entropy)
     bars = Box(right + 0.15, box.top, _bars_width(K), box.height)
     right = bars.right + text_width("0.00", SMALL) + PAD if entropy else right
-    figure, axes = make_sheet(max(wide, right + MARGIN), box.bottom + 0.15 + KEY_HEIGHT)
+    figure, axes = make_sheet(max(wide, right + MARGIN, key_room(1.5, "weight")), box.bottom + 0.15 + KEY_HEIGHT)
     write_title(axes, title, ONE_BELOW)
     shade = weight_scale(weights)
     draw_matrix(axes, weights, box, shade)
@@ -262,7 +265,7 @@ def draw_term_maps(
 ) -> Figure:
     """Draw each term, then their sum, all about 0 in one scale; the title says how far the sum is from the score.
 
-    Where the score is not finite, one may not look. With many terms, each of them small, shades follow the root.
+    Where the score is not finite, the pair is masked. With many terms, each of them small, shades follow the root.
     """
     N, Q, K = terms.shape
     check_words("names", names, N, "terms")
@@ -273,7 +276,8 @@ def draw_term_maps(
     below = _below(score, tiles.pool)
     wide, top = title_size(title, below)
     bottom = top + line_height(NAME) + tiles.height + TERM_GAP
-    figure, axes = make_sheet(max(wide, tiles.width + 2 * MARGIN), bottom + KEY_HEIGHT)
+    meaning = "part of the score" + " (shaded by its root)" * (N > IN_A_ROW)
+    figure, axes = make_sheet(max(wide, tiles.width + 2 * MARGIN, key_room(1.8, meaning)), bottom + KEY_HEIGHT)
     write_title(axes, title, below)
     maps = np.where(np.isfinite(score), [*terms, terms.sum(0)], np.nan)
     shade = score_scale(maps, root=N > IN_A_ROW)
@@ -284,13 +288,12 @@ def draw_term_maps(
         tiles.name(axes, row, column, box)
         y = box.top - (tiles.up if row == 0 else 0.0) - line_height(NAME) / 2
         (write_strong if at == N else write)(axes, box.left, y, fit_text(name, SMALL, box.width), SMALL)
-    meaning = "part of the score" + " (shaded by its root)" * (N > IN_A_ROW)
     draw_key(figure, shade, Box(MARGIN, bottom, 1.8, KEY_HEIGHT), meaning)
     return figure
 
 
 def sum_error(terms: Float[np.ndarray, "N Q K"], score: Float[np.ndarray, "_ _"]) -> float:
-    """Return the largest distance of the terms' sum from the score, where one may look."""
+    """Return the largest distance of the terms' sum from the score, where nothing is masked."""
     if terms.shape[1:] != score.shape:
         raise ValueError(f"terms and score must have the same size, got {terms.shape[1:]} and {score.shape}")
     allowed = np.isfinite(score)
@@ -311,8 +314,8 @@ def _lay_tiles(queries: Sequence[str], keys: Sequence[str], n: int) -> Tiles:
 
 def _below(score: Float[np.ndarray, "Q K"], pool: int) -> str:
     """Say how to read the maps, with what is true of these alone."""
-    grey = "" if np.isfinite(score).all() else "; grey: may not look"
-    return "rows look (queries), columns are looked at (keys)" + grey + dots(pool)
+    grey = "" if np.isfinite(score).all() else "; grey: masked"
+    return ONE_BELOW + grey + dots(pool)
 
 
 def _draw_term(axes: Axes, values: Float[np.ndarray, "Q K"], box: Box, shade: ColourScale) -> None:

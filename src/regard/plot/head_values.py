@@ -109,7 +109,7 @@ class HeadEntropies:
 
 
 @in_style
-def draw_entropy_map(kinds: Sequence[HeadEntropies], title: str = "How spread out each head looks") -> Figure:
+def draw_entropy_map(kinds: Sequence[HeadEntropies], title: str = "How spread out each head's attention is") -> Figure:
     """Draw a map for each kind of attention, from white (one key) to dark (all keys alike)."""
     if not kinds:
         raise ValueError("a map of entropies needs one kind of attention or more, got 0")
@@ -132,7 +132,7 @@ def _check(each: HeadEntropies) -> None:
 
 
 IMPORTANCE_BELOW = "blue where the model needs a head, red where it is better without"
-SPREAD = "; dark where a head looks at all keys alike"
+SPREAD = "; dark where a head attends to all keys alike"
 ENTROPY = "entropy"
 KEY_WIDTH = 1.5  # inches of the bar alone
 KEY_ROOM = 3.0  # and with its meaning
@@ -142,7 +142,7 @@ KEY_ROOM = 3.0  # and with its meaning
 class HeadEffects:
     """What switching off each head of one kind of attention costs; NaN or no BLEU where it was not measured.
 
-    How spread out the heads look stands beside it where it is given.
+    How spread out their attention is stands beside it where it is given.
     """
 
     kind: str
@@ -215,7 +215,7 @@ def _with_key(size: tuple[float, float]) -> tuple[float, float]:
 
 
 def report_figure(report: HeadReport) -> Figure:
-    """Draw what is lost without each head, and beside it how spread out it looks."""
+    """Draw what is lost without each head, and beside it how spread out its attention is."""
     kinds = dict.fromkeys(head.kind for head in report.heads)
     title = f"What each head does on {report.n_pairs:,} pairs"
     return draw_importance_map(

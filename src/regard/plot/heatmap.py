@@ -75,6 +75,11 @@ def draw_key(figure: Figure, shade: ColourScale, box: Box, label: str) -> None:
     write(figure.axes[0], left + box.width + 0.2, box.top + line_height(NAME) / 3, label, NAME)
 
 
+def key_room(width: float, label: str) -> float:
+    """Return the width in inches of a sheet on which a key with a bar of this width has room, margins included."""
+    return 2 * MARGIN + width + 0.4 + text_width(label, NAME)
+
+
 def _ticks(norm: Normalize) -> list[float]:
     """Mark the ends and the middle."""
     return np.asarray(norm.inverse(np.array([0.0, 0.5, 1.0]))).tolist()

@@ -21,7 +21,7 @@ def word_attention_table(
     src: Sequence[str],
     tgt: Sequence[str],
     most: int = 3,
-    title: str = "What each word looked at",
+    title: str = "What each word attended to",
 ) -> Table:
     """List each target word with the source words of the largest shares, the largest first."""
     if weights.shape != (len(tgt), len(src)):
@@ -34,7 +34,7 @@ def word_attention_table(
     table = Table(title=title, **QUIET)
     table.add_column("output", no_wrap=True)
     for rank in range(min(most, len(src))):
-        table.add_column("looked at" if rank == 0 else "", no_wrap=True)
+        table.add_column("attended to" if rank == 0 else "", no_wrap=True)
         table.add_column("", justify="right", no_wrap=True)
     for word, row in zip(tgt, weights, strict=True):
         best: list[int] = np.argsort(-row, kind="stable")[:most].tolist()
@@ -50,12 +50,12 @@ def _cells(word: str, share: float) -> tuple[Text, Text]:
     return Text(readable(word), style), Text(f"{share:.0%} ", style)
 
 
-def steps_table(steps: Sequence[OutputToken], most: int = 3, title: str = "What was said") -> Table:
+def steps_table(steps: Sequence[OutputToken], most: int = 3, title: str = "Output tokens") -> Table:
     """List each piece with its probability and the likeliest others."""
     table = Table(title=title, **QUIET)
-    table.add_column("said", no_wrap=True)
+    table.add_column("token", no_wrap=True)
     table.add_column("p", justify="right", no_wrap=True)
-    table.add_column("instead", no_wrap=True)
+    table.add_column("alternatives", no_wrap=True)
     for step in steps:
         others = [each for each in step.alternatives if each.piece != step.piece][:most]
         cells = [f"{readable(each.piece)} {_chance(each.log_prob)}" for each in others]
@@ -70,11 +70,11 @@ def _chance(log_prob: float) -> str:
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 SPREAD_CAPTION = (
-    "one block for each head: ▁ looks at one token, █ at all alike (mean entropy as a share of the largest)"
+    "one block for each head: ▁ attends to one token, █ to all alike (mean entropy as a share of the largest)"
 )
 
 
-def spread_table(layers: Sequence[LayerEntropies], title: str = "How spread out each head looks") -> Table:
+def spread_table(layers: Sequence[LayerEntropies], title: str = "How spread out each head's attention is") -> Table:
     """List the kinds of attention, a column for each layer, a block for each head."""
     kinds = list(dict.fromkeys(each.kind for each in layers))
     depth = max((each.layer for each in layers), default=-1) + 1
@@ -114,9 +114,9 @@ def terms_tables(terms: Terms, queries: Sequence[str], keys: Sequence[str]) -> l
 
 
 HEADS_CAPTION = (
-    "entropy: mean of the rows, in nats; offset: mean of key − query; then the share of the weight on the own place, "
-    "the one before, the one after, the first token, the end of the sentence and punctuation; loss, BLEU: what "
-    "switching the head off adds to the one and takes from the other."
+    "entropy: mean of the rows, in nats; offset: mean of key − query; then the share of the weight on the same "
+    "position, the previous and the next one, the first token, the end of the sentence and punctuation; loss, BLEU: "
+    "by how much the loss rises and BLEU falls with the head switched off."
 )
 # Narrow enough for 80 columns.
 HEADINGS = {

@@ -81,7 +81,7 @@ def _set_scale(axes: Axes, norms: Float[np.ndarray, " M"]) -> None:
 
 
 def words_figure(trace: Trace, choice: HeadChoice = ALL_HEADS) -> Figure:
-    """Draw what each output word looked at by the heads that are chosen."""
+    """Draw what each output word attended to in the chosen heads."""
     seen = word_attention(trace, choice)
     source, output = [word.text for word in seen.source], [word.text for word in seen.output]
     return draw_word_attention(seen.shares.numpy(), source, output, f"{trace.text} → {trace.output}")
@@ -98,7 +98,7 @@ def heads_figure(trace: Trace) -> Figure:
 
 
 def entropy_figure(trace: Trace) -> Figure:
-    """Draw how spread out each head looks."""
+    """Draw how spread out each head's attention is."""
     kinds = []
     for kind in KINDS:
         layers = [attention_map for attention_map in trace.attention if attention_map.kind == kind]

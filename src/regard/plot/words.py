@@ -83,7 +83,7 @@ def draw_head_lines(
     queries: Sequence[str],
     keys: Sequence[str],
     heads: Sequence[str],
-    title: str = "Who looks at whom",
+    title: str = "Which word attends to which",
     sides: tuple[str, str] = ("query", "key"),
 ) -> Figure:
     """Draw queries at the left, keys at the right, and between them lines as strong as the weights.
@@ -176,9 +176,9 @@ def draw_word_attention(
     weights: Float[np.ndarray, "T S"],
     src: Sequence[str],
     tgt: Sequence[str],
-    title: str = "What each word looked at",
+    title: str = "What each word attended to",
 ) -> Figure:
-    """Draw a row for each target word, with a bar over each source word, and names the word that it looked at most."""
+    """Draw a row for each target word, with a bar over each source word, and name the word it attended to most."""
     T, S = weights.shape
     check_words("target words", tgt, T, "rows")
     check_words("source words", src, S, "columns")
@@ -203,7 +203,7 @@ def _cell(n: int, largest: float) -> float:
 
 
 def _most(row: Float[np.ndarray, " S"], src: Sequence[str]) -> str:
-    """Name the word with the largest weight; nothing where no word may be looked at."""
+    """Name the word with the largest weight; nothing where all are masked."""
     at = int(row.argmax())
     return f"{readable(src[at])} {row[at]:.0%}" if row[at] > 0 else ""
 
@@ -243,7 +243,7 @@ def draw_alignment(
     links: Iterable[Link],
     sure: Iterable[Link] = (),
     possible: Iterable[Link] = (),
-    title: str = "Which words belong together",
+    title: str = "Word alignment",
 ) -> Figure:
     """Draw weights as shades, chosen links as dots, gold ones as frames: whole where sure, broken where possible."""
     T, S = weights.shape

@@ -120,8 +120,8 @@ def _language(text: list[str], home: Path) -> str:
     language = script_language(telling)
     if language is None:
         raise ValueError(
-            f"the script of the text tells no language, got {telling.strip()[:30]!r}: there are {listed(home)}; "
-            "name the text's language with --from, or a model with --model"
+            f"the language cannot be told from the script of the text, got {telling.strip()[:30]!r}: "
+            f"there are {listed(home)}; name the text's language with --from, or a model with --model"
         )
     return language
 

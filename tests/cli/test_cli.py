@@ -73,7 +73,7 @@ def test_commands_need_no_optional_package():
 
 
 def test_a_server_needs_no_matplotlib():
-    done = run_without(["matplotlib"], "import regard.serve.app")
+    done = run_without(["matplotlib"], "import regard.cli.serve")
     assert done.returncode == 0, done.stderr
 
 

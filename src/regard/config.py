@@ -108,6 +108,8 @@ class DecodeSettings:
     top_p: float | None = None
     seed: int = 0
     batch_tokens: int = 4096  # source tokens in a batch, padding included
+    # A text is translated sentence by sentence, as models are trained; or whole, unless it is longer than text.max_len.
+    split: Literal["sentences", "overlong"] = "sentences"
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,4 @@
-"""Cutting overlong text.
-
-Texts become translations: in their order, whole, and the same however they are batched.
-"""
+"""Texts become translations: in their order, whole, and the same however they are batched."""
 
 import io
 from dataclasses import replace
@@ -9,8 +6,6 @@ from dataclasses import replace
 import pytest
 import sentencepiece
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from regard.checkpoint.weights import Checkpoint
 from regard.config import DataSettings, DecodeSettings, Settings, TextSettings
@@ -18,46 +13,8 @@ from regard.data.tokenizer import Tokenizer
 from regard.engine.plain import PlainEngine
 from regard.padding import length_sorted
 from regard.pipeline import translator as room
-from regard.pipeline.translator import SENTENCE_END, Translator, cut, sentences
+from regard.pipeline.translator import Translator
 from tests.search.models import Counting, Echo, make_model
-
-CASES = [
-    ("One. Two! Three? Four; five", ["One. ", "Two! ", "Three? ", "Four; ", "five"]),
-    ("他来了。她走了！真的吗？是；不是", ["他来了。", "她走了！", "真的吗？", "是；", "不是"]),
-    ("It is 3.14 at a.m.now. Yes", ["It is 3.14 at a.m.now. ", "Yes"]),
-    ("“去吧！”他说。好", ["“去吧！”", "他说。", "好"]),
-    ('He said "go!" Then left...  So', ['He said "go!" ', "Then left...  ", "So"]),
-    ("first line\n\n second line", ["first line\n\n ", "second line"]),
-    ("no end", ["no end"]),
-    ("", []),
-]
-
-
-@pytest.mark.parametrize(("text", "expected"), CASES, ids=[text[:12] for text, _ in CASES])
-def test_texts_are_cut_where_sentences_end(text, expected):
-    assert cut(text, SENTENCE_END) == expected
-
-
-def test_a_sentence_that_is_too_long_is_cut_at_commas_into_few_parts():
-    text = "short. one, two, three, four, five. 一，二，三"
-    assert sentences(text, len, 12) == ["short. ", "one, two, ", "three, ", "four, five. ", "一，二，三"]
-
-
-@given(st.text(alphabet='ab ,.!。，\n"3', max_size=60), st.integers(1, 20))
-def test_joined_again_the_parts_are_the_text_and_none_is_too_long(text, max_len):
-    try:
-        parts = sentences(text, len, max_len)
-    except ValueError:
-        assert len(text) > max_len
-        return
-    assert "".join(parts) == text
-    assert all(0 < len(part) <= max_len for part in parts)
-
-
-def test_a_stretch_without_a_place_to_cut_is_refused():
-    with pytest.raises(ValueError, match=r"25 pieces .* more than the 10 that the model reads: .* 'bbbbbbbbbb"):
-        sentences("short. " + "b" * 25, len, 10)
-
 
 ALPHABET = "abcdefghij .,!?。，！你好世界"
 LINES = ["abc", "", "hello", "   ", "a", "jihgfedcba", "bad cab", "\t", "face", "。", "dead bee"]
@@ -147,27 +104,51 @@ def test_a_batch_without_tokens_is_refused():
         make_translator(batch_tokens=0).translate("abc")
 
 
+PARTS = ["abc def.", "bad, cab,", "dead, bee!", "你好。", "世界，你好，", "世界，你好，世界"]
+
+
 @pytest.mark.parametrize(("tgt_lang", "separator"), [("en", " "), ("zh-CN", ""), ("zho_Hans", ""), ("ja", "")])
-def test_a_text_that_is_too_long_is_translated_sentence_by_sentence(tgt_lang, separator):
-    translator = make_translator(Counting(Echo(V)), tgt_lang, max_len=10, batch_tokens=100)
+@pytest.mark.parametrize("split", ["sentences", "overlong"])
+def test_a_text_that_is_too_long_is_translated_in_parts(tgt_lang, separator, split):
+    translator = make_translator(Counting(Echo(V)), tgt_lang, max_len=10, batch_tokens=100, split=split)
     (found,) = translator.translate("abc def. bad, cab, dead, bee! 你好。世界，你好，世界，你好，世界")
-    parts = ["abc def.", "bad, cab,", "dead, bee!", "你好。", "世界，你好，世界，", "你好，世界"]
-    assert found.text == separator.join(parts)
-    assert max(translator.model.rows) == len(parts)
-    assert found.tokens == [character for part in parts for character in part.replace(" ", "▁")]
+    assert found.text == separator.join(PARTS)
+    assert max(translator.model.rows) == len(PARTS)
+    assert found.tokens == [character for part in PARTS for character in part.replace(" ", "▁")]
+    assert found.warning is None
 
 
-def test_a_text_that_just_fits_is_not_cut():
+def test_a_text_is_translated_sentence_by_sentence_unless_it_is_told_otherwise():
     model = Counting(Echo(V))
-    make_translator(model, max_len=10).translate("abc. de. f")
-    assert model.rows == [1] * 11
+    translator = make_translator(model, batch_tokens=100)
+    assert translator.translate("abc. de! fa")[0].text == "abc. de! fa"
+    assert max(model.rows) == 3
+    model.rows.clear()
+    assert translator.translate("abc. de! fa", replace(translator.settings, split="overlong"))[0].text == "abc. de! fa"
+    assert model.rows == [1] * 12, "one sentence, a step for each character and the end"
 
 
-def test_a_text_that_cannot_be_cut_is_refused_with_its_line(monkeypatch):
+@pytest.mark.parametrize(
+    ("tgt_lang", "expected"),
+    [("en", "abc.  de!\n\n  fa\r\nbad. \ta? 你。 好"), ("zh", "abc.de!\n\n  fa\r\nbad.a?你。好")],
+)
+def test_line_breaks_are_kept_and_spaces_where_the_language_has_them(tgt_lang, expected):
+    (found,) = make_translator(tgt_lang=tgt_lang).translate("abc.  de!\n\n  fa\r\nbad.\ta? 你。好")
+    assert found.text == expected.replace(" \t", " ")
+    assert make_translator().translate("\n\nabc \n")[0].text == "\n\nabc \n"
+    assert make_translator().translate(" abc  ")[0].text == "abc"
+
+
+def test_a_line_without_a_place_to_cut_is_cut_anyway_and_says_so(monkeypatch):
     monkeypatch.setattr(room, "WINDOW", 2)
-    translator = make_translator(max_len=10)
-    with pytest.raises(ValueError, match=r"^line 3: 11 pieces .* more than the 10 that the model reads"):
-        translator.translate(["abc", "a. b. c. d. e. f. g", "abcdefghija", "abc"])
+    found = make_translator(max_len=10).translate(
+        ["abc", "abc. def. gha. bad", "abcdefghij" * 3, "ab cd ef gh ij", "你" * 14]
+    )
+    assert [each.text for each in found[:4]] == ["abc", "abc. def. gha. bad", "abcdefghij" * 3, "ab cd ef gh ij"]
+    assert found[4].text == "你" * 7 + " " + "你" * 7
+    assert [each.warning for each in found[:2]] == [None, None]
+    assert "at 2 places" in found[2].warning and "reads 10 tokens" in found[2].warning
+    assert "at 1 place," in found[3].warning
 
 
 def test_alternatives_are_all_that_were_found():

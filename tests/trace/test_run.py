@@ -242,8 +242,8 @@ def test_unknown_models_are_refused_by_name():
 def test_settings_of_one_call_are_kept_in_the_trace():
     translator = make_translator(make_model())
     chosen = replace(translator.settings, method="sample", n_best=2, seed=3)
-    trace = regard.trace(translator, "abc", chosen)
-    assert trace.settings == chosen
+    trace = regard.trace(translator, "abc. fed", chosen)
+    assert trace.settings == replace(chosen, split="overlong"), "one trace is of a text that is read at once"
     assert isinstance(trace.tree.hypothesis(trace.end_node), Hypothesis)
 
 

@@ -108,7 +108,7 @@ def parse_head(head: str) -> HeadName:
 
 def trace_translation(translator: Translator, text: str, decode: DecodeSettings) -> Trace:
     """Translate one segment with a recorder attached; a longer text is refused."""
-    if len(parts := translator.segment([text])[0]) != 1:
+    if len(parts := translator.segment([text], replace(decode, split="overlong"))[0].parts) != 1:
         got = f"{len(parts)} parts" if parts else repr(text)
         raise ValueError(f"a text to trace must have words, and no more than the model reads at once, got {got}")
     return record(translator, text, decode)

@@ -61,8 +61,11 @@ def translate(
             write(row)
 
 
-def _translations(translator: Translator, lines: Iterable[str], decode: DecodeSettings) -> Iterable[Translation]:
-    return progress_bar(translator.stream(lines, decode), None, "translating")
+def _translations(translator: Translator, lines: Iterable[str], decode: DecodeSettings) -> Iterator[Translation]:
+    for number, each in enumerate(progress_bar(translator.stream(lines, decode), None, "translating"), start=1):
+        if each.warning is not None:
+            message(f"[dim]line {number}: {each.warning}[/]")
+        yield each
 
 
 def pick_model(src: str | None, tgt: str | None, lines: Iterable[str], home: Path = HOME) -> tuple[Path, Iterator[str]]:

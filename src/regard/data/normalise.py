@@ -25,13 +25,35 @@ def make_pair(src: str, tgt: str, where: str) -> Pair:
 
 
 def normalise(text: str) -> str:
-    """Compose characters (NFC), drop control characters and collapse white space; change nothing else."""
+    """Compose characters (NFC), drop control characters and collapse white space; change nothing else.
+
+    Of a run of combining marks the first 30 are kept, as many as Unicode's stream-safe text has (UAX #15): the time
+    that sorting them takes grows with the square of their number.
+    """
     if not text.isascii():
         # Tokenizers mark a space by this character, and would decode it as one.
-        text = unicodedata.normalize("NFC", _NOISE.sub("", text).replace("\u2581", "_"))
+        text = _limit_marks(_NOISE.sub("", text).replace("\u2581", "_"))
+        text = _limit_marks(unicodedata.normalize("NFC", text))  # some marks are composed of several
     elif not text.isprintable():
         text = _NOISE.sub("", text)
     return " ".join(text.split())
+
+
+MAX_MARKS = 30
+_LONG_RUN = re.compile(rf"\W{{{MAX_MARKS + 1},}}")  # marks are no letters
+
+
+def _limit_marks(text: str) -> str:
+    return _LONG_RUN.sub(_without_surplus_marks, text)
+
+
+def _without_surplus_marks(match: re.Match[str]) -> str:
+    kept, n_marks = [], 0
+    for character in match[0]:
+        n_marks = n_marks + 1 if unicodedata.combining(character) else 0
+        if n_marks <= MAX_MARKS:
+            kept.append(character)
+    return "".join(kept)
 
 
 _NO_WORD = re.compile(r"[\W_]+")  # all but letters and digits; combining marks match too
@@ -121,23 +143,25 @@ def join_words(line: str) -> Sentence:
     A model then reads text as in its training data.
     """
     words = normalise(line).split()
-    text, spans = "", []
-    for number, word in enumerate(words):
-        text += " " if number and _needs_space(words[:number], word) else ""
-        spans.append((len(text), len(text) + len(word)))
-        text += word
+    written, spans, at, quotes = [], [], 0, 0
+    for last, word in zip(["", *words], words, strict=False):
+        space = " " if last and _needs_space(last, word, quotes % 2 == 1) else ""
+        at += len(space)
+        spans.append((at, at + len(word)))
+        at += len(word)
+        quotes += word == QUOTE
+        written += (space, word)
+    text = "".join(written)
     if normalise(text) != text:  # characters compose across a word boundary: keep the spaces
         text = " ".join(words)
         spans = [match.span() for match in re.finditer(r"\S+", text)]
     return Sentence(text, tuple(spans))
 
 
-def _needs_space(before: Sequence[str], word: str) -> bool:
-    """Tell whether a space is written before a word; every second straight quote closes."""
-    last = before[-1]
+def _needs_space(last: str, word: str, closes: bool) -> bool:
+    """Tell whether a space is written between two words; every second straight quote `closes`."""
     if UNSPACED.match(last[-1]) or UNSPACED.match(word[0]) or CLOSING.fullmatch(word) or OPENING.fullmatch(last):
         return False
-    closes = before.count(QUOTE) % 2 == 1
     return not (closes and QUOTE in {last, word})
 
 

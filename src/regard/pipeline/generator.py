@@ -18,7 +18,7 @@ from regard.model import DecoderOnly
 from regard.model.seq2seq import allowed_log_probs
 from regard.model.transformer import DecoderOnlyState
 from regard.padding import BOS, EOS
-from regard.pipeline.translator import Translation, make_translation
+from regard.pipeline.translator import UNREAD, Translation, make_translation
 from regard.search.hypothesis import Hypothesis
 from regard.search.sampling import check_sampling, draw, uniforms
 from regard.search.scoring import Likelihood, document_likelihood, text_likelihood
@@ -130,7 +130,7 @@ class Generator:
         """Write whole texts by any search, the prompt included, no longer than the window; the best one first."""
         settings = settings or self.settings
         found = self.search(self.encode(prompt), settings)
-        return make_translation([[]], [found], self.tokenizer, "", settings.length_penalty)
+        return make_translation(UNREAD, [found], self.tokenizer, settings.length_penalty)
 
     def stream(self, prompt: str = "", settings: DecodeSettings | None = None, sample: int = 0) -> Iterator[str]:
         """Continue a text, token by token as it is written, for `max_extra` tokens or until the model ends it.

@@ -1,14 +1,14 @@
 """Texts -> translations."""
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice, pairwise
+from itertools import islice
 from math import fsum
 from typing import TYPE_CHECKING
 
 from regard.config import DecodeSettings
-from regard.data.normalise import language_code
+from regard.data.normalise import UNSPACED, language_code
+from regard.data.sentences import Part, split_parts
 from regard.data.tokenizer import Tokenizer
 from regard.engine import Engine
 from regard.pipeline.shortlist import Shortlist
@@ -17,41 +17,6 @@ from regard.search.hypothesis import Hypothesis, normalised
 if TYPE_CHECKING:
     from regard.checkpoint.weights import Checkpoint
     from regard.model import Seq2Seq
-
-# A Latin sign counts only before white space, so that 3.14 stays whole; closing quotes and brackets go with the end.
-SENTENCE_END = re.compile(r"""[。！？；…]+["'”’」』）》]*\s*|[.!?;]+["'”’)\]]*\s+|\n\s*""")
-CLAUSE_END = re.compile(r"[，、：]+\s*|[,:]\s+")
-
-
-def sentences(text: str, count: Callable[[str], int], max_len: int) -> list[str]:
-    """Cut a text into sentences; one that counts more than `max_len` is cut at its commas, into as few as possible.
-
-    Joined again the parts are the text. Where there is no place to cut, ValueError says how long the stretch is.
-    """
-    return [part for sentence in cut(text, SENTENCE_END) for part in _clauses(sentence, count, max_len)]
-
-
-def cut(text: str, end: re.Pattern[str]) -> list[str]:
-    """Cut a text after each match."""
-    places = sorted({0, len(text), *(match.end() for match in end.finditer(text))})
-    return [text[start:stop] for start, stop in pairwise(places)]
-
-
-def _clauses(sentence: str, count: Callable[[str], int], max_len: int) -> list[str]:
-    if count(sentence) <= max_len:
-        return [sentence]
-    packed = [""]
-    for clause in cut(sentence, CLAUSE_END):
-        if count(packed[-1] + clause) <= max_len:
-            packed[-1] += clause
-        else:
-            packed.append(clause)
-    if (longest := max(count(part) for part in packed)) > max_len:
-        raise ValueError(
-            f"{longest} pieces without a sentence's end or a comma are more than the {max_len} that the model reads: "
-            f"shorten or cut the text at {sentence[:30]!r}"
-        )
-    return [part for part in packed if part]
 
 
 @dataclass(frozen=True)
@@ -74,29 +39,55 @@ class Translation:
     tokens: list[str]
     source_tokens: list[str]
     alternatives: list[Alternative]
+    warning: str | None = None  # what was done to the text that may have harmed its translation
+
+
+WRITTEN_WITHOUT_SPACES = {"zh", "zho", "cmn", "yue", "wuu", "lzh", "ja", "jpn"}
+
+
+@dataclass(frozen=True)
+class SegmentedText:
+    """The ids of each part of a text that is read by itself, what to write between their translations, and a warning.
+
+    `gaps` begin with what is written before the first part and end with what is written after the last.
+    """
+
+    parts: list[list[int]]
+    gaps: list[str]
+    warning: str | None = None
+
+    def first(self, n_parts: int) -> "SegmentedText":
+        """Return the text up to some part."""
+        return SegmentedText(self.parts[:n_parts], [*self.gaps[:n_parts], ""], self.warning)
+
+    def join(self, texts: Sequence[str]) -> str:
+        """Join the translations of the parts; around an empty one only line breaks remain."""
+        joined = self.gaps[0]
+        for text, gap in zip(texts, self.gaps[1:], strict=True):
+            joined += text + (gap if text or "\n" in gap else "")
+        return joined
+
+
+UNREAD = SegmentedText([[]], ["", ""])  # of what was written without a source
 
 
 def make_translation(
-    sources: Sequence[Sequence[int]],
-    found: Sequence[Sequence[Hypothesis]],
-    tokenizer: Tokenizer,
-    separator: str,
-    length_penalty: float,
+    source: SegmentedText, found: Sequence[Sequence[Hypothesis]], tokenizer: Tokenizer, length_penalty: float
 ) -> Translation:
     """Join what was found for the parts of a text: best with best, second with second; no parts are an empty text.
 
     A part of which fewer were found takes part with its last. The score is that of the parts as one hypothesis.
     """
-    source_tokens = tokenizer.pieces([token for ids in sources for token in ids], "src")
+    source_tokens = tokenizer.pieces([token for ids in source.parts for token in ids], "src")
     if not found:
         return Translation("", 0.0, [], source_tokens, [])
     ranks = range(max(len(hypotheses) for hypotheses in found))
     joint = [[hypotheses[min(rank, len(hypotheses) - 1)] for hypotheses in found] for rank in ranks]
-    texts = [separator.join(text for part in parts if (text := tokenizer.decode(part.ids))) for parts in joint]
+    texts = [source.join([tokenizer.decode(part.ids) for part in parts]) for parts in joint]
     scores = [_score(parts, length_penalty) for parts in joint]
     tokens = tokenizer.pieces([token for part in joint[0] for token in part.ids], "tgt")
     alternatives = [Alternative(text, score) for text, score in zip(texts, scores, strict=True)]
-    return Translation(texts[0], scores[0], tokens, source_tokens, alternatives)
+    return Translation(texts[0], scores[0], tokens, source_tokens, alternatives, source.warning)
 
 
 def _score(parts: Sequence[Hypothesis], length_penalty: float) -> float:
@@ -105,7 +96,6 @@ def _score(parts: Sequence[Hypothesis], length_penalty: float) -> float:
 
 
 WINDOW = 2000  # lines that are read before they are sorted: enough for even batches, little for the memory
-WRITTEN_WITHOUT_SPACES = {"zh", "zho", "cmn", "yue", "wuu", "lzh", "ja", "jpn"}
 
 Tick = Callable[[int], None]  # told how many lines more are done
 
@@ -149,43 +139,52 @@ class Translator:
     ) -> Iterator[Translation]:
         """Translate lines as they come, a window of them at a time, in memory that does not grow with their number.
 
-        Empty lines stay empty. A line of more than `max_len` tokens is translated sentence by sentence; one that cannot
-        be cut raises ValueError with its number.
+        Empty lines stay empty. A line is translated sentence by sentence, or whole, as `settings.split` says; what is
+        longer than `max_len` tokens is cut in any case, and a translation has a warning where that was in mid-sentence.
         """
         settings = settings or self.settings
         forced = self.tokenizer.encode(prefix, "tgt") if prefix else []
-        lines, first = iter(lines), 1
+        lines = iter(lines)
         while window := list(islice(lines, WINDOW)):
-            texts = self.segment(window, first)
+            texts = self.segment(window, settings)
             yield from self.merge(texts, self.search(texts, settings, forced, tick or _ignore), settings)
-            first += len(window)
 
-    def segment(self, texts: Sequence[str], first: int = 1) -> list[list[list[int]]]:
-        """Return the ids of each text: one part, several where it is too long, none where it is empty."""
-        encoded = self.tokenizer.encode_batch(texts, "src")
-        return [
-            [ids] * bool(ids) if len(ids) <= self.max_len else self._cut(text, line)
-            for line, (text, ids) in enumerate(zip(texts, encoded, strict=True), start=first)
-        ]
+    def segment(self, texts: Sequence[str], settings: DecodeSettings | None = None) -> list[SegmentedText]:
+        """Return the parts of each text, none where it is empty: its sentences, those that are too long cut further."""
+        by_sentence = (settings or self.settings).split == "sentences"
 
-    def _cut(self, text: str, line: int) -> list[list[int]]:
-        def count(part: str) -> int:
-            return len(self.tokenizer.encode(part, "src"))
+        def count(text: str) -> int:
+            return len(self.tokenizer.encode(text, "src"))
 
-        try:
-            parts = sentences(text, count, self.max_len)
-        except ValueError as error:
-            raise ValueError(f"line {line}: {error}") from error
-        return [ids for ids in self.tokenizer.encode_batch(parts, "src") if ids]
+        cut = [split_parts(text, count, self.max_len, by_sentence) for text in texts]
+        encoded = iter(self.tokenizer.encode_batch((part.text for parts in cut for part in parts), "src"))
+        return [self._segmented(parts, list(islice(encoded, len(parts)))) for parts in cut]
+
+    def _segmented(self, parts: list[Part], encoded: list[list[int]]) -> SegmentedText:
+        with_spaces = language_code(self.tgt_lang) not in WRITTEN_WITHOUT_SPACES
+        ids, gaps = [], [""]
+        for part, tokens in zip(parts, encoded, strict=True):
+            gap = _gap(part, with_spaces)
+            if tokens:
+                ids.append(tokens)
+                gaps.append(gap)
+            elif "\n" in gap:
+                gaps[-1] += gap
+        if "\n" not in gaps[-1]:
+            gaps[-1] = ""
+        n_forced = sum(part.forced for part in parts)
+        places = f"{n_forced} place{'s' * (n_forced != 1)}"
+        warning = f"cut in mid-sentence at {places}, since the model reads {self.max_len} tokens at once"
+        return SegmentedText(ids, gaps, warning if n_forced else None)
 
     def search(
-        self, texts: list[list[list[int]]], settings: DecodeSettings, forced: list[int], tick: Tick
+        self, texts: list[SegmentedText], settings: DecodeSettings, forced: list[int], tick: Tick
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each part of each text; the first part of a text begins with the forced ids."""
-        parts = [part for text in texts for part in text]
-        begins = [index == 0 for text in texts for index in range(len(text))]
+        parts = [part for text in texts for part in text.parts]
+        begins = [index == 0 for text in texts for index in range(len(text.parts))]
         found: list[list[Hypothesis]] = [[] for _ in parts]
-        tick(sum(not text for text in texts))
+        tick(sum(not text.parts for text in texts))
         prefixes = [forced if begin else [] for begin in begins] if forced else None
         vocabulary = None if self.shortlist is None else self.shortlist.words
         for i, hypotheses in self.engine.search(parts, settings, prefixes, vocabulary):
@@ -194,14 +193,22 @@ class Translator:
         return found
 
     def merge(
-        self, texts: list[list[list[int]]], found: list[list[Hypothesis]], settings: DecodeSettings
+        self, texts: list[SegmentedText], found: list[list[Hypothesis]], settings: DecodeSettings
     ) -> Iterator[Translation]:
         """Yield one translation of each text from the hypotheses of its parts."""
-        separator = "" if language_code(self.tgt_lang) in WRITTEN_WITHOUT_SPACES else " "
         rest = iter(found)
         for text in texts:
-            mine = list(islice(rest, len(text)))
-            yield make_translation(text, mine, self.tokenizer, separator, settings.length_penalty)
+            mine = list(islice(rest, len(text.parts)))
+            yield make_translation(text, mine, self.tokenizer, settings.length_penalty)
+
+
+def _gap(part: Part, with_spaces: bool) -> str:
+    """Return what follows the translation of a part: line breaks stay, and spaces where the language has them."""
+    if "\n" in part.gap:
+        return "".join(character for character in part.gap if character in "\r\n\t ")
+    if not with_spaces or (part.forced and not part.gap and not UNSPACED.match(part.text[-1:])):
+        return ""
+    return part.gap if part.gap.strip(" ") == "" and part.gap else " "
 
 
 def _ignore(n_lines: int) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from regard.batch import make_source
 from regard.config import choose
 from regard.data.normalise import guess_language
-from regard.pipeline.translator import SENTENCE_END, cut
+from regard.data.sentences import split_sentences
 from regard.qa.data import Passage, Question, ReaderWindow, cut_passage, make_passage, to_characters
 from regard.qa.model import QuestionReader, ReaderBatch, SpanReader
 
@@ -309,4 +309,4 @@ def _weight_around(units: Sequence[TokenSpan], weights: dict[str, float], span: 
 
 
 def _sentences(question: Question) -> list[str]:
-    return [part.strip() for part in cut(question.context, SENTENCE_END) if part.strip()]
+    return [part.strip() for part in split_sentences(question.context) if part.strip()]

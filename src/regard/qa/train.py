@@ -12,10 +12,10 @@ from torch import Tensor
 from regard.batch import make_source
 from regard.checkpoint.weights import fill, load_model, unique_tensors
 from regard.config import ModelSettings, TextSettings, merge, parse_override, parse_settings
+from regard.data.sentences import split_sentences
 from regard.data.tokenizer import Tokenizer
 from regard.data.vocabulary import train_tokenizer
 from regard.model import Transformer
-from regard.pipeline.translator import SENTENCE_END, cut
 from regard.qa.data import (
     CONTEXT,
     QUESTION,
@@ -235,7 +235,7 @@ def new_reader(
 ) -> QuestionReader:
     """Train a tokenizer on the questions, their contexts and further texts, and build a model."""
     contexts = dict.fromkeys(question.context for question in questions)
-    sentences = [sentence.strip() for context in contexts for sentence in cut(context, SENTENCE_END)]
+    sentences = [sentence.strip() for context in contexts for sentence in split_sentences(context)]
     texts = [text for text in (*sentences, *(question.text for question in questions), *texts) if text]
     pairs = [(text, text) for text in texts]
     tokenizer = train_tokenizer(pairs, replace(settings.text, joint=True), log, settings.train.seed)

@@ -8,7 +8,7 @@ from threading import Condition, Thread
 
 from regard.config import DecodeSettings
 from regard.engine import Scheduler
-from regard.pipeline.translator import Translation, Translator
+from regard.pipeline.translator import SegmentedText, Translation, Translator
 from regard.search.hypothesis import Hypothesis
 from regard.serve import BusyError, ServeSettings
 from regard.serve.middleware import Metrics
@@ -32,14 +32,14 @@ class RunningJob:
 
     job: TranslationJob
     translator: Translator
-    sentences: list[list[int]]
+    text: SegmentedText
     indices: dict[int, int] = field(default_factory=dict)  # of unfinished sentences in the text, by their numbers
     hypotheses: dict[int, list[Hypothesis]] = field(default_factory=dict)  # of finished sentences, by index
 
     def translation(self) -> Translation:
         """Merge the translations of the sentences."""
-        hypotheses = [self.hypotheses[index] for index in range(len(self.sentences))]
-        return next(self.translator.merge([self.sentences], hypotheses, self.job.settings))
+        hypotheses = [self.hypotheses[index] for index in range(len(self.text.parts))]
+        return next(self.translator.merge([self.text], hypotheses, self.job.settings))
 
 
 class BatchQueue:
@@ -147,13 +147,13 @@ class Worker:
             scheduler = self._schedulers[translator] = translator.engine.scheduler()
         for job in jobs:
             try:
-                running = RunningJob(job, translator, translator.segment([job.text])[0])
+                running = RunningJob(job, translator, translator.segment([job.text], job.settings)[0])
                 self.running.add(running)
-                for index, ids in enumerate(running.sentences):
+                for index, ids in enumerate(running.text.parts):
                     number = scheduler.add(ids, job.settings)
                     running.indices[number] = index
                     self._owners[scheduler, number] = running
-                if not running.sentences:
+                if not running.text.parts:
                     self._finish(running)
             except Exception as error:  # a text that cannot be segmented fails alone
                 self._fail([job], error)

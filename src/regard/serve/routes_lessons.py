@@ -84,7 +84,7 @@ def layer_lesson(
     translator: Translator, model: str, text: str, layer: int = 0, head: int = 0, features: int = 12
 ) -> LayerSteps:
     """Compute one encoder layer step by step, and return some features of each vector."""
-    sentences = translator.segment([text])[0]
+    sentences = translator.segment([text])[0].parts
     if not sentences:
         raise ValueError(f"text must contain words, got {text!r}")
     ids = sentences[0]

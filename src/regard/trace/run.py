@@ -15,7 +15,7 @@ from regard.config import DecodeSettings
 from regard.data.tokenizer import Tokenizer
 from regard.padding import BOS, EOS, Ids, length_sorted
 from regard.pipeline.generator import Generator, generate_tokens
-from regard.pipeline.translator import WINDOW, Translation, Translator, make_translation
+from regard.pipeline.translator import UNREAD, WINDOW, SegmentedText, Translation, Translator, make_translation
 from regard.search.beam import advance, candidates, one_beginning
 from regard.search.decoder import IncrementalDecoder, TopK
 from regard.search.hypothesis import Hypothesis, begin
@@ -69,7 +69,8 @@ def trace(
 ) -> Trace:
     """Translate or continue a text just as the pipeline does, and return what was seen in the run.
 
-    A text that is read in several parts has several traces: `trace_texts` returns them all.
+    A text of several sentences is read at once, so that there is one trace; one that is too long for that is refused,
+    and `trace_texts` returns a trace of each part.
     """
     raise TypeError(f"a trace is of a Translator or a Generator, got {type(pipeline).__name__}: see regard.load")
 
@@ -78,7 +79,8 @@ def trace(
 def _trace_translation(
     pipeline: Translator, text: str, settings: DecodeSettings | None = None, prefix: str = ""
 ) -> Trace:
-    return trace_texts(pipeline, [text], settings, prefix)[0].trace
+    at_once = replace(settings or pipeline.settings, split="overlong")
+    return trace_texts(pipeline, [text], at_once, prefix)[0].trace
 
 
 @trace.register
@@ -102,21 +104,21 @@ def trace_texts(
     """
     settings = settings or translator.settings
     forced = translator.tokenizer.encode(prefix, "tgt") if isinstance(prefix, str) else prefix
-    windows = ((first, texts[first : first + WINDOW]) for first in range(0, len(texts), WINDOW))
-    return [one for first, window in windows for one in _trace_window(translator, window, first + 1, settings, forced)]
+    windows = (texts[first : first + WINDOW] for first in range(0, len(texts), WINDOW))
+    return [one for window in windows for one in _trace_window(translator, window, settings, forced)]
 
 
 def _trace_window(
-    translator: Translator, texts: Sequence[str], first: int, settings: DecodeSettings, forced: list[int]
+    translator: Translator, texts: Sequence[str], settings: DecodeSettings, forced: list[int]
 ) -> Iterator[TracedTranslation]:
     engine = RecordingEngine(translator.engine)
     recording = _with_engine(translator, engine)
-    parts = recording.segment(texts, first)
-    found = recording.search(parts, settings, forced, lambda n_lines: None)
-    flat = [part for text in parts for part in text]
+    segmented = recording.segment(texts, settings)
+    found = recording.search(segmented, settings, forced, lambda n_lines: None)
+    flat = [part for text in segmented for part in text.parts]
     searches = iter(zip(flat, found, _steps_of_parts(engine.decoder, flat, settings), strict=True))
-    for translation, text in zip(recording.merge(parts, found, settings), parts, strict=True):
-        traces = tuple(make_trace(translator, settings, *one) for one in islice(searches, len(text)))
+    for translation, text in zip(recording.merge(segmented, found, settings), segmented, strict=True):
+        traces = tuple(make_trace(translator, settings, *one) for one in islice(searches, len(text.parts)))
         yield TracedTranslation(translation, traces)
 
 
@@ -204,7 +206,7 @@ def trace_generation(generator: Generator, prompt: str, settings: DecodeSettings
     about = (generator.language, generator.max_len, generator.form, generator.window)
     found = Generator(engine, generator.tokenizer, settings, *about).search(generator.encode(prompt), settings)
     tree = make_tree(generator.tokenizer, settings, found, engine.decoder.records[0].steps[0])
-    text = make_translation([[]], [found], generator.tokenizer, "", settings.length_penalty)
+    text = make_translation(UNREAD, [found], generator.tokenizer, settings.length_penalty)
     return TracedTranslation(text, (_trace_prompted(generator, settings, prompt, tree, tree.best),))
 
 
@@ -293,19 +295,21 @@ def follow(
 
     The ids of the prefix begin the translation. Whatever `on_step` raises ends the search.
     """
-    parts, found = translator.segment([text])[0], []
+    segmented, found = translator.segment([text], settings)[0], []
 
     def so_far(now: Hypothesis) -> None:
-        on_step(_merged(translator, parts, [*found, [now]], settings))
+        on_step(_merged(translator, segmented, [*found, [now]], settings))
 
     decoder = StreamingDecoder(translator.engine.decoder, settings, so_far)
     recording = _with_engine(translator, RecordingEngine(translator.engine, decoder))
-    for index, part in enumerate(parts):
-        found += recording.search([[part]], settings, [] if index else prefix, lambda n_lines: None)
-    return _merged(translator, parts, found, settings)
+    for index, part in enumerate(segmented.parts):
+        one = SegmentedText([part], ["", ""])
+        found += recording.search([one], settings, [] if index else prefix, lambda n_lines: None)
+    return _merged(translator, segmented, found, settings)
 
 
 def _merged(
-    translator: Translator, parts: list[list[int]], found: list[list[Hypothesis]], settings: DecodeSettings
+    translator: Translator, text: SegmentedText, found: list[list[Hypothesis]], settings: DecodeSettings
 ) -> Translation:
-    return next(translator.merge([parts[: len(found)]], found, settings))
+    now = text if len(found) == len(text.parts) else text.first(len(found))
+    return next(translator.merge([now], found, settings))

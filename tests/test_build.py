@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from regard.attention import ATTENTION
-from regard.build import REFUSED, build_heads, build_part, refuse_meaningless
+from regard.build import NEEDS_HEADS, ON_TOKENS, REFUSED, assemble_heads, build_heads, build_part, refuse_meaningless
 from regard.config import HeadsSettings, PartSettings
 from regard.model.multihead import merge_heads, split_heads
 from regard.position import POSITION, Rotary
@@ -23,7 +23,22 @@ def make_layer(attention="scaled_dot", position="none", **changes):
     torch.manual_seed(13)
     attention, position = (PartSettings(part) if isinstance(part, str) else part for part in (attention, position))
     sizes = {"d_model": D_MODEL, "n_heads": N_HEADS} | changes
-    return build_heads(HeadsSettings(attention=attention, position=position, **sizes))
+    settings = HeadsSettings(attention=attention, position=position, **sizes)
+    if position.name in ON_TOKENS:  # as in a model, where the caller applies it to the tokens
+        return assemble_heads(settings, build_part(POSITION, position, "position", {"width": D_MODEL}))
+    return build_heads(settings)
+
+
+@pytest.mark.parametrize("name", sorted(ON_TOKENS))
+def test_a_position_that_acts_on_tokens_is_refused_in_a_layer(name):
+    with pytest.raises(
+        ValueError, match=f"position '{name}' acts on token vectors.*alibi, difference, rotary, shaw, t5"
+    ):
+        build_heads(HeadsSettings(D_MODEL, N_HEADS, position=PartSettings(name)))
+
+
+def test_every_scheme_acts_somewhere():
+    assert {"none"} | ON_TOKENS | NEEDS_HEADS == set(POSITION) and not ON_TOKENS & NEEDS_HEADS
 
 
 def definition(layer, x, places):

@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from regard.attention import ATTENTION
-from regard.build import REFUSED, build_heads
+from regard.build import ON_TOKENS, REFUSED, build_heads, build_part
 from regard.config import HeadsSettings, PartSettings
 from regard.mask import Mask, causal, padding, padding_both
 from regard.position import POSITION
@@ -73,12 +73,15 @@ def test_every_pair_can_be_captured(name, position):
     if (name, position) in REFUSED:
         pytest.skip("refused by name")
     torch.manual_seed(0)
-    layer = build_heads(HeadsSettings(12, 3, attention=PartSettings(name), position=PartSettings(position))).cuda()
+    scheme = build_part(POSITION, PartSettings(position), "position", {"width": 12}) if position in ON_TOKENS else None
+    inside = PartSettings("none" if scheme else position)
+    layer = build_heads(HeadsSettings(12, 3, attention=PartSettings(name), position=inside)).cuda()
+    scheme = layer.position if scheme is None else scheme.cuda()
     x = torch.randn(2, 16, 12, device="cuda")
-    places = layer.position.first_positions(16).cuda()
+    places = scheme.first_positions(16).cuda()
     lengths = torch.tensor([16, 9], device="cuda")
     mask = Mask(n_keys=16, key_lengths=lengths, query_lengths=lengths)
-    step = lambda: layer(*[layer.position.embed(x, places)] * 3, places, places, mask)  # noqa: E731
+    step = lambda: layer(*[scheme.embed(x, places)] * 3, places, places, mask)  # noqa: E731
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream), torch.no_grad():
         expected = step().clone()

@@ -10,8 +10,8 @@ from tools.budget import SOURCE, count
 
 # In the order in which data meets them; `__init__` and `__main__` are doors, not rooms.
 ORDER = (
-    "config atomic device terminal autograd padding data mask batch position kernels ops attention native model build search "
-    "engine checkpoint zoo pipeline score train trace align plot qa study serve notebook cli"
+    "config atomic device terminal autograd padding data mask batch position kernels ops attention native model build "
+    "search engine checkpoint zoo pipeline score train trace align plot qa study serve notebook cli"
 )
 ROOMS = tuple(ORDER.split(" "))
 DOORS = {"__init__", "__main__"}

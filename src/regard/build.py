@@ -1,6 +1,7 @@
 """Build models and layers from settings; refuse pairs of parts that have no meaning together."""
 
 import inspect
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -10,7 +11,7 @@ from torch import nn
 from regard.attention import ATTENTION
 from regard.config import HeadsSettings, ModelSettings, PartSettings, check_value, choose, unknown
 from regard.model import DecoderOnly, MultiHeadAttention, Recurrent, Seq2Seq, Transformer
-from regard.model.layers import Embedding, FactoredTable, FeedForward, Output, make_table
+from regard.model.layers import ACTIVATION, Embedding, FactoredTable, FeedForward, Output, make_table
 from regard.model.multihead import check_sizes
 from regard.model.norm import NORM, Norm, Residual
 from regard.model.recurrent import GRUDecoder, GRUEncoder
@@ -46,8 +47,11 @@ REFUSED_IN_TEXT = {
 }
 # Schemes that act between heads of queries and keys, which a recurrent model does not have.
 NEEDS_HEADS = {"difference", "shaw", "t5", "alibi", "rotary"}
+# Schemes that act on token vectors, before the first layer.
+ON_TOKENS = {"index", "normalised", "sinusoidal", "learned", "half_wave", "grid_2d", "grid_3d", "turns"}
 NORM_FIRST = {"before": True, "after": False}
-SHARED_TABLES = {"all": 3, "target": 2, "none": 1}
+# Which share the target's table: (the source, the output).
+SHARED_TABLES = {"all": (True, True), "target": (False, True), "inputs": (True, False), "none": (False, False)}
 
 
 def build_model(settings: ModelSettings, vocab_sizes: tuple[int, int]) -> Seq2Seq:
@@ -63,7 +67,20 @@ def build_model(settings: ModelSettings, vocab_sizes: tuple[int, int]) -> Seq2Se
     if settings.position.name in REFUSED_IN_TEXT:
         reason = REFUSED_IN_TEXT[settings.position.name]
         raise ValueError(f"position {settings.position.name!r} has no meaning in a text model: {reason}")
+    warn_of_lost_position(settings)
     return make(settings, vocab_sizes)
+
+
+def warn_of_lost_position(settings: ModelSettings) -> None:
+    """Warn where a position scheme is in the settings and never reaches a layer."""
+    pre_norm = settings.family != "recurrent" and (settings.norm, settings.norm_place) == ("layer", "before")
+    joined = settings.position.options.get("join") == "concatenate"
+    if pre_norm and not joined and settings.position.name == "index":
+        warnings.warn(
+            "position 'index' with pre-norm is the same as none: it adds one number to all features of a token, and "
+            "layer normalisation subtracts their mean; use norm_place 'after', norm 'rms' or another position",
+            stacklevel=3,
+        )
 
 
 def build_transformer(settings: ModelSettings, vocab_sizes: tuple[int, int]) -> Transformer:
@@ -103,6 +120,8 @@ def build_recurrent(settings: ModelSettings, vocab_sizes: tuple[int, int]) -> Re
     D = settings.d_model
     if D % 2:
         raise ValueError(f"d_model must be even, half for each direction of the encoder, got {D}")
+    choose(NORM, settings.norm, "norm")
+    choose(ACTIVATION, settings.activation, "activation")
     if settings.position.name in NEEDS_HEADS:
         raise ValueError(
             f"position {settings.position.name!r} has no meaning in a recurrent model: it acts inside self-attention, "
@@ -122,16 +141,24 @@ def build_embeddings(
 ) -> tuple[Embedding, Embedding, Output]:
     """Build the embeddings of source and target and the output, which share tables as the settings say."""
     n_src, n_tgt = vocab_sizes
-    shared = choose(SHARED_TABLES, settings.tie, "tie")
-    if shared == 3 and n_src != n_tgt:
-        raise ValueError(f"tie 'all' needs one vocabulary for both sides, got {n_src} and {n_tgt} pieces: use 'target'")
+    src_shares, output_shares = choose(SHARED_TABLES, settings.tie, "tie")
+    if src_shares and n_src != n_tgt:
+        way_out = {"all": "target", "inputs": "none"}[settings.tie]
+        raise ValueError(
+            f"tie {settings.tie!r} needs one vocabulary for both sides, got {n_src} and {n_tgt} pieces: use {way_out!r}"
+        )
     width = settings.d_model - _code_width(settings)
     if width < 1:
         raise ValueError(f"position.width must leave the token a feature of {settings.d_model}, got {width} left")
+    if output_shares and width < settings.d_model:
+        way_out = "inputs" if src_shares else "none"
+        raise ValueError(
+            f"a concatenated position leaves a token {width} of {settings.d_model} features, so the output cannot "
+            f"share its table, got tie {settings.tie!r}: use {way_out!r}, also for what you compare it with"
+        )
     tgt = _table(settings, n_tgt, width)
-    src = tgt if shared == 3 else _table(settings, n_src, width)
-    # A concatenated code makes the stream wider than the table, so the output has a table of its own.
-    output = tgt if shared >= 2 and width == settings.d_model else _table(settings, n_tgt, settings.d_model)
+    src = tgt if src_shares else _table(settings, n_src, width)
+    output = tgt if output_shares else _table(settings, n_tgt, settings.d_model)
     dropout = settings.dropout
     return Embedding(src, src_position, dropout), Embedding(tgt, tgt_position, dropout), Output(output)
 
@@ -175,6 +202,12 @@ def build_heads(settings: HeadsSettings) -> MultiHeadAttention:
         "scale": _scale(settings.attention.name, d_head),
     }
     refuse_meaningless(settings.attention.name, settings.position.name)
+    if settings.position.name in ON_TOKENS:
+        raise ValueError(
+            f"position {settings.position.name!r} acts on token vectors and does nothing inside a layer: use "
+            f"`regard.POSITION[{settings.position.name!r}](…).embed(x, positions)` as the layer's input, or one that "
+            f"acts between queries and keys: {', '.join(sorted(NEEDS_HEADS))}"
+        )
     position = build_part(POSITION, settings.position, "position", sizes)
     return assemble_heads(settings, position, (d_query, d_key, d_value))
 

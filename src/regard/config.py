@@ -88,7 +88,8 @@ class ModelSettings:
     )
     dropout: float = 0.1
     d_embedding: int | None = None  # width of a factorised embedding
-    tie: Literal["all", "target", "none"] = "all"  # source, target and output share one table; or target and output do
+    # One table of vectors for source, target and output; or for target and output, for source and target, for none.
+    tie: Literal["all", "target", "inputs", "none"] = "all"
     attention: PartSettings = PartSettings("scaled_dot")
     position: PartSettings = PartSettings("sinusoidal")
 

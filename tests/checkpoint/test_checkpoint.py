@@ -33,6 +33,21 @@ def model(trained, tmp_path):
     return shutil.copytree(trained / "model", tmp_path / "model")
 
 
+def test_a_model_whose_position_was_concatenated_still_loads(model, tmp_path):
+    part = PartSettings("sinusoidal", {"join": "concatenate"})
+    one = load_model(model)
+    made = replace(one.settings, model=replace(one.settings.model, tie="inputs", position=part))
+    torch.manual_seed(0)
+    built = build_model(made.model, (one.tokenizer.vocab_size("src"), one.tokenizer.vocab_size("tgt")))
+    save_model(tmp_path / "old", replace(one, model=built, settings=made), {})
+    config = json.loads((tmp_path / "old" / "config.json").read_text())
+    config["settings"]["model"]["tie"] = "all"  # as it was written when the output was untied without a word
+    (tmp_path / "old" / "config.json").write_text(json.dumps(config))
+    again = load_model(tmp_path / "old")
+    assert again.settings.model.tie == "inputs"
+    exactly(again.model.output.table.weight, built.output.table.weight)
+
+
 def test_a_model_comes_back_as_it_was(model, tmp_path):
     one = load_model(model)
     save_model(tmp_path / "again", one, {"bleu": 1.5})

@@ -225,10 +225,11 @@ def test_every_parameter_learns_but_the_padding(family):
 @torch.inference_mode()
 def test_codes_beside_the_token_decode_as_codes_added_to_it(family, join):
     part = PartSettings("sinusoidal", {"join": join})
-    model, real = make_model(family, position=part), make_batch(SOURCES, TARGETS).tgt.token_mask
+    model, real = make_model(family, position=part, tie="none"), make_batch(SOURCES, TARGETS).tgt.token_mask
     near(stepped(model, SOURCES, TARGETS)[real], model(make_batch(SOURCES, TARGETS))[real])
 
 
+BESIDE = PartSettings("sinusoidal", {"join": "concatenate"})
 WRONG = [
     ({"n_heads": 4}, "d_model must be divisible by n_heads, got 14 and 4"),
     ({"n_encoder_layers": 0}, r"n_encoder_layers, n_decoder_layers and d_ff must be 1 or more, got \(0, 2, 17\)"),
@@ -236,6 +237,16 @@ WRONG = [
     ({"norm": "group"}, "unknown norm 'group': valid are layer, rms, batch"),
     ({"attention": "adition"}, "unknown attention 'adition': did you mean 'additive'"),
     ({"position": "rotory"}, "unknown position 'rotory': did you mean 'rotary'"),
+    ({"family": "recurrent", "norm": "bogus"}, "unknown norm 'bogus'"),
+    ({"family": "recurrent", "activation": "sine"}, "unknown activation 'sine'"),
+    (
+        {"position": PartSettings("sinusoidal", {"join": "concatenate"}), "tie": "all"},
+        "11 of 14 features.*'all'.*'inputs'",
+    ),
+    (
+        {"position": PartSettings("sinusoidal", {"join": "concatenate"}), "tie": "target"},
+        "got tie 'target': use 'none'",
+    ),
     ({"family": "recurrent", "d_model": 15, "n_heads": 3}, "d_model must be even, .* got 15"),
 ]
 
@@ -249,6 +260,17 @@ def test_models_that_cannot_be_are_refused(changes, said):
 def test_one_table_for_two_vocabularies_is_refused():
     with pytest.raises(ValueError, match=r"tie 'all' needs one vocabulary .*, got 11 and 13 pieces: use 'target'"):
         build_model(ModelSettings(tie="all"), (11, 13))
+
+
+def test_adding_one_number_to_all_features_is_lost_in_pre_norm_and_said():
+    plain = make_model(norm_place="before", position="none")
+    with pytest.warns(UserWarning, match="position 'index' with pre-norm is the same as none"):
+        index = make_model(norm_place="before", position="index")
+    index.load_state_dict(plain.state_dict())
+    batch = make_batch(SOURCES, TARGETS)
+    near(index(batch), plain(batch))
+    after = [make_model(norm_place="after", position=name)(batch) for name in ("index", "none")]
+    assert (after[0] - after[1]).abs().max() > 0.01
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -54,7 +54,7 @@ def plan(*variants, base=BASE, seeds=(0,), corpora=None):
 
 
 def test_a_variant_is_the_base_with_one_part_exchanged():
-    table = {"name": "beside", "model": {"position": {"name": "sinusoidal", "join": "concatenate"}}}
+    table = {"name": "beside", "model": {"tie": "inputs", "position": {"name": "sinusoidal", "join": "concatenate"}}}
     made = plan(ROTARY, table, seeds=(3, 4))
     base, rotary, beside = made.variants
     assert (base.name, base.changes, made.seeds) == (BASELINE, (), (3, 4))
@@ -62,7 +62,10 @@ def test_a_variant_is_the_base_with_one_part_exchanged():
     assert rotary.settings.model.position.name == "rotary"
     assert replace(rotary.settings, model=base.settings.model) == base.settings
     assert rotary.changes == ("model.position: sinusoidal → rotary",)
-    assert beside.changes == ("model.position: sinusoidal → sinusoidal (join concatenate)",)
+    assert beside.changes == (
+        "model.tie: all → inputs",
+        "model.position: sinusoidal → sinusoidal (join concatenate)",
+    )
 
 
 def test_texts_lie_among_the_corpora_or_beside_the_file():

@@ -27,6 +27,8 @@ from regard.study.extrapolate import (
 )
 from regard.study.sequences import FIRST_SYMBOL, Chain, Copy, eval_batch, token_losses, training_batch
 
+pytestmark = pytest.mark.filterwarnings("ignore:position 'index' with pre-norm is the same as none")
+
 CPU = torch.device("cpu")
 TINY = ExtrapolateSettings(longest=4, steps=2, rows=3, judged=5, n_seeds=2, d_model=16, d_ff=8, n_heads=2)
 

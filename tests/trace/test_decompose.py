@@ -10,6 +10,8 @@ from regard.trace.replay import replay, rotation_frequencies
 from tests.parts import exactly, make_position
 from tests.trace.makers import SCHEMES, make_model
 
+pytestmark = pytest.mark.filterwarnings("ignore:position 'index' with pre-norm is the same as none")
+
 SOURCE, SAID = [5, 6, 7, 8, 9], [6, 4, 9, 3]
 FIVE = ("content–content", "content–position", "position–content", "position–position", "constants")
 LIMIT = {torch.float32: 1e-5, torch.float64: 1e-10}

@@ -402,6 +402,21 @@ def test_what_cannot_be_learned_with_is_refused_before_any_work(changes, message
         resolve_settings(replace(made, train=replace(made.train, **changes)), torch.device("cpu"))
 
 
+@pytest.mark.parametrize(
+    ("family", "override", "said"),
+    [
+        ("recurrent", "model.norm=bogus", "model.norm has no meaning in the family 'recurrent', got 'bogus'"),
+        ("recurrent", "model.norm_place=before", "model.norm_place has no meaning"),
+        ("recurrent", "model.n_heads=4", "model.n_heads .* got 4: its attention has one head"),
+        ("recurrent", "model.d_ff=64", "model.d_ff .* got 64: it has no feed-forward layers"),
+        ("decoder", "model.n_encoder_layers=3", "n_encoder_layers .* got 3: it has a decoder alone"),
+    ],
+)
+def test_a_setting_that_the_family_does_not_use_is_refused(text, tmp_path, family, override, said):
+    with pytest.raises(ValueError, match=said):
+        start_run(tmp_path / "run", sources(text), TrainOptions("tiny", family, overrides=(override,)), False, False)
+
+
 def test_what_is_left_to_the_machine_is_settled():
     made = Settings()
     assert resolve_settings(made, torch.device("cpu")).train.precision == "float32"

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -70,9 +70,16 @@ def read_settings(path: Path) -> Settings:
     if not isinstance(saved, dict):
         raise ValueError(f"{path}: this must hold a table of settings, got {type(saved).__name__}")
     try:
-        return parse_settings(Settings, saved)
+        return _separate_output(parse_settings(Settings, saved))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
+
+
+def _separate_output(made: Settings) -> Settings:
+    """Name the tables as they are in models made when a concatenated position untied the output without a word."""
+    tie = {"all": "inputs", "target": "none"}.get(made.model.tie, made.model.tie)
+    joined = made.model.position.options.get("join") == "concatenate"
+    return replace(made, model=replace(made.model, tie=tie)) if joined else made
 
 
 def settings_table(made: Settings) -> dict[str, Any]:

@@ -103,7 +103,7 @@ def packs(settings: ModelSettings) -> bool:
         and settings.norm in NORM
         and settings.norm_place in {"before", "after"}
         and settings.activation in ACTIVATION
-        and settings.tie in {"all", "target", "none"}
+        and settings.tie in {"all", "target", "inputs", "none"}
         and min(sizes) >= 1
         and settings.d_model % settings.n_heads == 0
     )
@@ -114,8 +114,8 @@ def from_arrays(
 ) -> TransformerWeights:
     """Return the model that a folder's settings and arrays describe; raise ValueError where they do not fit."""
     check_shapes(arrays, expected_shapes(settings, vocab_sizes), path)
-    tables = {"src": "src", "tgt": "src" if settings.tie == "all" else "tgt"}
-    tables["output"] = "output" if settings.tie == "none" else tables["tgt"]
+    tables = {"src": "src", "tgt": "src" if settings.tie in {"all", "inputs"} else "tgt"}
+    tables["output"] = "output" if settings.tie in {"inputs", "none"} else tables["tgt"]
     src, tgt, output = (_table(arrays, tables[side], settings) for side in ("src", "tgt", "output"))
     d_head = settings.d_model // settings.n_heads
     rotates = settings.position.name == "rotary"
@@ -148,8 +148,8 @@ def expected_shapes(settings: ModelSettings, vocab_sizes: tuple[int, int]) -> di
     """Return the shape of every array of a model, shared ones once, under the first of their names."""
     D = settings.d_model
     shapes: dict[str, tuple[int, ...]] = {}
-    own = {"all": ("src",), "target": ("src", "tgt"), "none": ("src", "tgt", "output")}[settings.tie]
-    for side in own:
+    own = {"all": ("src",), "target": ("src", "tgt"), "inputs": ("src", "output"), "none": ("src", "tgt", "output")}
+    for side in own[settings.tie]:
         V = vocab_sizes[side != "src"]
         if settings.d_embedding is None:
             shapes[f"{side}.table.weight"] = (V, D)

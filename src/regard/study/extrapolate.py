@@ -233,6 +233,7 @@ def model_settings(settings: ExtrapolateSettings, part: PartSettings) -> ModelSe
         d_ff=settings.d_ff,
         norm_place="before",
         dropout=0.0,
+        tie="inputs" if part.options.get("join") == "concatenate" else "all",
         position=part,
     )
 

@@ -67,7 +67,9 @@ def resolve_settings(settings: Settings, device: torch.device) -> Settings:
     precision = train.precision
     if precision == "auto":
         precision = "bfloat16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "float32"
-    tie = settings.model.tie if settings.text.joint or settings.model.tie != "all" else "target"
+    tie = settings.model.tie
+    if not settings.text.joint:  # the source has a vocabulary of its own
+        tie = {"all": "target", "inputs": "none"}.get(tie, tie)
     n_encoder_layers = 0 if settings.model.family == "decoder" else settings.model.n_encoder_layers
     model = replace(settings.model, tie=tie, n_encoder_layers=n_encoder_layers)
     return replace(settings, train=replace(train, precision=precision), model=model)

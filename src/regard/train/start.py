@@ -11,7 +11,7 @@ import torch
 
 from regard.atomic import written_names
 from regard.checkpoint import CONFIG, settings_table
-from regard.config import Settings, merge, parse_override, parse_settings, preset
+from regard.config import ModelSettings, Settings, merge, parse_override, parse_settings, preset
 from regard.data.formats import read_blocks, read_pairs
 from regard.data.normalise import guess_language
 from regard.device import find_device
@@ -19,6 +19,19 @@ from regard.train.distributed import read_world
 from regard.train.initialise import check_inherited, inherited_settings
 from regard.train.run import HOLDER, LOCK, back_up, check_replaceable, resolve_settings
 from regard.train.trainer import read_run_settings
+
+_NO_SUBLAYERS = "a recurrent model has no sub-layers with residuals around them; leave it out"
+# Settings that a family does not use, and why.
+UNUSED = {
+    "recurrent": {
+        "n_heads": "its attention has one head; leave it out",
+        "d_ff": "it has no feed-forward layers; leave it out",
+        "activation": "it has no feed-forward layers; leave it out",
+        "norm": _NO_SUBLAYERS,
+        "norm_place": _NO_SUBLAYERS,
+    },
+    "decoder": {"n_encoder_layers": "it has a decoder alone; set n_decoder_layers"},
+}
 
 
 @dataclass(frozen=True)
@@ -112,10 +125,22 @@ def _data(data: DataOptions) -> dict[str, list[str]]:
 def _tables(data: DataOptions, options: TrainOptions) -> dict[str, Any]:
     """Merge the tables of preset or initial model, config file, and command line."""
     base = _base_tables(options)
-    tables = merge(base, *_layers(options, data, base))
+    layers = _layers(options, data, base)
+    tables = merge(base, *layers)
+    check_used(tables.get("model", {}).get("family", ModelSettings.family), merge(*layers).get("model", {}))
     if not tables["data"].get("train"):
         raise ValueError("there is no training text: name it with --data")
     return merge(tables, {"data": _languages(data, tables["data"])})
+
+
+def check_used(family: str, given: Mapping[str, Any]) -> None:
+    """Raise ValueError for a setting of the model that its family does not use."""
+    unused = [name for name in given if name in UNUSED.get(family, {})]
+    if unused:
+        reason = UNUSED[family][unused[0]]
+        raise ValueError(
+            f"model.{unused[0]} has no meaning in the family {family!r}, got {given[unused[0]]!r}: {reason}"
+        )
 
 
 def _base_tables(options: TrainOptions) -> dict[str, Any]:

@@ -49,13 +49,13 @@ def test_value_and_gradients_equal_the_formula(kind):
 
 @INTERPRETED
 def test_rows_done_some_at_a_time_give_the_same(monkeypatch):
-    from regard.kernels import additive_backward
+    from regard.kernels import additive
 
     sizes = (2, 1, 134, 23, 4, 5)
-    monkeypatch.setattr(additive_backward, "PAIRS", 128 * 23)
-    monkeypatch.setattr(additive_backward, "BUSY", 128)
+    monkeypatch.setattr(additive, "PAIRS", 128 * 23)
+    monkeypatch.setattr(additive, "BUSY", 128)
     halves = [(1, (head, start, size)) for head in range(2) for start, size in ((0, 128), (128, 6))]
-    assert list(additive_backward.chunks(2, 134, 23)) == halves
+    assert list(additive.chunks(2, 134, 23)) == halves
     agree(kernel(causal(), "cpu"), definition(causal()), inputs(*sizes), "cpu", torch.float32)
 
 

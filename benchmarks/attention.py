@@ -23,7 +23,7 @@ from regard.config import HeadsSettings
 from regard.mask import Mask, causal, padding
 from regard.model import MultiHeadAttention
 from regard.model.multihead import merge_heads, split_heads
-from regard.study.stats import signature
+from regard.study.repeats import signature
 from regard.study.timing import Timing, peak_bytes
 
 D_MODEL, N_HEADS, N_TOKENS = 512, 8, 4096

@@ -38,7 +38,7 @@ from regard.build import build_model
 from regard.config import ModelSettings
 from regard.model import Transformer
 from regard.padding import EOS
-from regard.study.stats import signature
+from regard.study.repeats import signature
 from regard.study.timing import Timing
 
 Decode = Callable[[list[Task]], list[Any]]  # for each batch the ids that were written, a row for each sentence

@@ -44,7 +44,7 @@ from regard.engine.slots import CAPTURE_AFTER
 from regard.model import Transformer
 from regard.padding import EOS
 from regard.pipeline import load_translator
-from regard.study.stats import signature
+from regard.study.repeats import signature
 from regard.study.timing import Timing
 
 CELLS = ((1, 1), (1, 5), (64, 5), (512, 1), (512, 5))  # sentences and hypotheses of each

@@ -36,7 +36,7 @@ from regard.engine.slots import capture
 from regard.mask import Mask, causal
 from regard.model import MultiHeadAttention
 from regard.model.multihead import merge_heads, split_heads
-from regard.study.stats import signature
+from regard.study.repeats import signature
 from regard.study.timing import SEEN, Timing, clock, exponent, peak_bytes, take_turns
 
 # attention, position, mask, and whether it is computed by its definition

@@ -29,7 +29,7 @@ from regard.attention import Additive, ScaledDot
 from regard.attention.blockwise import AdditiveBlocks
 from regard.mask import Mask
 from regard.position import T5, ALiBi, OffsetBias, Position, Shaw
-from regard.study.stats import signature
+from regard.study.repeats import signature
 from regard.study.timing import peak_bytes
 
 DEVICE = "cuda"

@@ -32,7 +32,7 @@ from rich.table import Table
 from regard.data.files import read_lines
 from regard.pipeline import load_translator
 from regard.serve.server import ServeSettings
-from regard.study.stats import signature
+from regard.study.repeats import signature
 
 MODEL = "zh-en"
 WHO = ("我", "他的朋友", "老师", "这个孩子", "我们", "她姐姐", "那位医生", "邻居")

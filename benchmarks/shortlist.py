@@ -20,7 +20,7 @@ from rich.table import Table
 
 from regard.data.formats import read_pairs
 from regard.pipeline import load_translator
-from regard.study.stats import signature
+from regard.study.repeats import signature
 
 BATCHES = {"one by one": 1, "in batches of 1,024 pieces": 1024, "of 4,096": 4096}
 

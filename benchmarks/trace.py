@@ -25,7 +25,7 @@ from regard.build import build_model
 from regard.config import ModelSettings, parse_settings, preset
 from regard.padding import EOS
 from regard.pipeline import load_translator
-from regard.study.stats import signature
+from regard.study.repeats import signature
 from regard.study.timing import Timing, peak_bytes
 from regard.trace import Trace
 from regard.trace.external import trace_from_attention

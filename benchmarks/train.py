@@ -41,7 +41,7 @@ from rich.console import Console
 from rich.table import Table
 
 from regard.config import TrainSettings
-from regard.study.stats import signature
+from regard.study.repeats import signature
 from regard.study.timing import Timing
 from regard.train.batching import StepBatches
 

@@ -33,7 +33,7 @@ from regard.build import build_model
 from regard.config import ModelSettings, parse_settings, preset
 from regard.padding import EOS
 from regard.serve.serialize import save_html
-from regard.study.stats import signature
+from regard.study.repeats import signature
 from regard.trace import Trace
 from regard.trace.external import trace_from_attention
 from regard.trace.replay import replay

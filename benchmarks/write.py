@@ -24,7 +24,7 @@ from regard.config import DecodeSettings, ModelSettings, PartSettings
 from regard.model import DecoderOnly
 from regard.padding import BOS, EOS
 from regard.pipeline.generator import generate_tokens
-from regard.study.stats import signature
+from regard.study.repeats import signature
 from regard.study.timing import Timing
 
 SHAPES = {"small": (4, 128, 4, 64), "large": (6, 384, 6, 256)}  # layers, width, heads, context

@@ -18,6 +18,8 @@ DOORS = {"__init__", "__main__"}
 FILES = sorted(SOURCE.rglob("*.py"))
 COMPILED = sorted([*SOURCE.rglob("*.h"), *SOURCE.rglob("*.cpp")])
 BUDGET = count()
+# Files of features that came after the rooms were laid out, one subject each.
+NEW_SUBJECTS = {"autograd.py", "data/sentences.py"}
 
 
 def room_of(path: Path) -> str:
@@ -81,14 +83,14 @@ def test_no_room_without_a_meaning():
 
 
 def test_few_files_of_a_good_size():
-    assert len(BUDGET.files) <= 194  # the aim is 180
+    assert len(BUDGET.files.keys() - NEW_SUBJECTS) <= 180
     assert len(BUDGET.short_files) < 0.12 * len(BUDGET.files), BUDGET.short_files
 
 
 def test_functions_are_short_but_not_chopped():
     assert BUDGET.p90 <= 31
     # A kernel is one function by nature, and so is a set of routes.
-    long = {name: lines for name, lines in BUDGET.functions.items() if lines > 46}
+    long = {name: lines for name, lines in BUDGET.functions.items() if lines > 40}
     assert not [name for name in long if not name.startswith(("kernels/", "serve/routes"))], long
 
 
@@ -97,7 +99,7 @@ def test_a_class_name_exists_once():
 
 
 def test_imports_stand_at_the_top_unless_what_they_need_is_optional():
-    assert len(BUDGET.nested_imports) <= 53, BUDGET.nested_imports  # the aim is 30
+    assert len(BUDGET.nested_imports) <= 30, BUDGET.nested_imports
 
 
 def test_nobody_reaches_through_the_front_door():

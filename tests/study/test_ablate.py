@@ -38,7 +38,7 @@ from regard.study.ablate_runs import (
     read_plan,
     write_reversals,
 )
-from regard.study.parallel import run_jobs
+from regard.study.repeats import run_jobs
 from tests.study.jobs import note
 from tests.train.tiny import TABLES, reversals, write_tsv
 

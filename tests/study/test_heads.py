@@ -16,8 +16,8 @@ from regard.study.heads import (
     measure_curves,
     run,
 )
+from regard.study.repeats import MeanStd
 from regard.study.sequences import encode_pairs
-from regard.study.stats import MeanStd
 from regard.trace.head_ablation import measure_quality
 from tests.study.models import make_pairs, translator_with
 from tests.trace.makers import make_model, make_translator

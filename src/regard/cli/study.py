@@ -22,7 +22,7 @@ from regard.study import position_probe as position_probe_study
 from regard.study import subspaces as subspaces_study
 from regard.study import video as video_study
 from regard.study.ablate_runs import PLAN, AblationPlan, read_plan, write_reversals
-from regard.study.parallel import default_jobs
+from regard.study.repeats import default_jobs
 from regard.terminal import escape, message, progress_bar
 
 ENCODINGS = "Position encodings, alone or with their axes, as in grid_2d:row,column; by default the study's own."

@@ -15,8 +15,8 @@ from regard.device import find_device
 from regard.pipeline import load_translator
 from regard.pipeline.translator import Translator
 from regard.plot.style import check_figure, save_and_report
+from regard.study.repeats import signature
 from regard.study.sequences import bundled_pairs
-from regard.study.stats import signature
 from regard.terminal import message, print_json, print_tables, to_json
 
 if TYPE_CHECKING:

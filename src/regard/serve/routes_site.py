@@ -14,7 +14,7 @@ from regard.serve.middleware import CONTENT_TYPE
 from regard.serve.requests import ERROR_RESPONSES, json_response
 from regard.serve.schema_api import Health, Language, Limits, Models, Studies, Study, StudyRun, ValidationJson
 from regard.serve.state import ServerState
-from regard.study.stats import differs, mean_std
+from regard.study.repeats import differs, mean_std
 
 if TYPE_CHECKING:
     from regard.study.ablate_runs import AblationRow

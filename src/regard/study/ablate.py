@@ -26,8 +26,7 @@ from regard.study.ablate_runs import (
     read_row,
     run_job,
 )
-from regard.study.parallel import run_jobs
-from regard.study.stats import MeanStd, differs, mean_std
+from regard.study.repeats import MeanStd, differs, mean_std, run_jobs
 from regard.terminal import QUIET, to_json
 
 if TYPE_CHECKING:

@@ -22,8 +22,7 @@ from regard.checkpoint.weights import load_model
 from regard.config import Settings, merge, parse_override, parse_settings, unknown
 from regard.data.prepare import FINGERPRINT, fingerprint, prepare
 from regard.device import find_device
-from regard.study.parallel import redirect_output
-from regard.study.stats import signature
+from regard.study.repeats import redirect_output, signature
 from regard.terminal import to_json
 from regard.train.loop import RunStoppedError
 from regard.train.start import resolve_paths  # where the texts that a file names lie

@@ -19,7 +19,7 @@ from regard.study.complexity_layers import (
     measure_depth,
     measure_throughput,
 )
-from regard.study.stats import signature
+from regard.study.repeats import signature
 from regard.study.timing import Fit, Timing, fit_power, one_thread, peak_bytes, take_turns
 from regard.terminal import QUIET
 

@@ -12,8 +12,8 @@ from regard.build import build_model
 from regard.config import ModelSettings, PartSettings, TrainSettings, choose
 from regard.model import Seq2Seq
 from regard.plot.style import in_style, new_figure
+from regard.study.repeats import MeanStd, mean_std, signature
 from regard.study.sequences import Chain, Copy, Sequences, eval_batch, token_losses, training_batch
-from regard.study.stats import MeanStd, mean_std, signature
 from regard.study.timing import one_thread
 from regard.terminal import QUIET
 from regard.trace.head_ablation import ProgressBar, no_progress

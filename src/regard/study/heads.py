@@ -16,8 +16,8 @@ from regard.model import Seq2Seq
 from regard.pipeline.translator import Translator
 from regard.plot.style import COLOURS, in_style, new_figure
 from regard.search.scoring import pair_batches
+from regard.study.repeats import MeanStd, mean_std
 from regard.study.sequences import EncodedPairs, encode_pairs
-from regard.study.stats import MeanStd, mean_std
 from regard.terminal import QUIET
 from regard.trace.head_ablation import (
     ProgressBar,

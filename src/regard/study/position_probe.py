@@ -14,8 +14,8 @@ from regard.padding import BOS, EOS, PAD, Ids
 from regard.pipeline.translator import Translator
 from regard.plot.style import COLOURS, in_style, new_figure
 from regard.study.no_residuals import SmallSettings, n_small_models, renumber_tokens, small_models
+from regard.study.repeats import MeanStd, mean_std
 from regard.study.sequences import encode_pairs
-from regard.study.stats import MeanStd, mean_std
 from regard.study.stream_parts import code_vectors, scheme_of, word_vectors
 from regard.study.timing import one_thread
 from regard.terminal import QUIET

@@ -14,8 +14,8 @@ from regard.padding import EOS
 from regard.pipeline.translator import Translator
 from regard.plot.style import in_style, new_figure
 from regard.study.position_probe import is_word
+from regard.study.repeats import MeanStd, mean_std
 from regard.study.sequences import encode_pairs
-from regard.study.stats import MeanStd, mean_std
 from regard.study.stream_parts import (
     code_vectors,
     corrected,

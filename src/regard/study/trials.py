@@ -15,8 +15,7 @@ from rich.table import Table
 from torch import Tensor
 
 from regard.plot.style import COLOURS, rgb
-from regard.study.parallel import default_jobs, run_jobs
-from regard.study.stats import MeanStd, mean_std, signature
+from regard.study.repeats import MeanStd, default_jobs, mean_std, run_jobs, signature
 from regard.study.task import (
     Classifier,
     Encoding,

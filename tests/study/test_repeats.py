@@ -5,7 +5,7 @@ import random
 import pytest
 import torch
 
-from regard.study.stats import MeanStd, differs, mean_std
+from regard.study.repeats import MeanStd, differs, mean_std
 
 
 def test_a_summary_is_mean_and_deviation():

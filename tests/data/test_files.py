@@ -7,6 +7,7 @@ import gzip
 import io
 import lzma
 import random
+import tracemalloc
 from types import SimpleNamespace
 
 import pytest
@@ -58,6 +59,30 @@ def test_a_line_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
     assert [len(next(result)), len(next(result))] == [5, 998]
     with pytest.raises(ValueError, match=r"long\.tsv, line 3: a line must be shorter than 1000 bytes"):
         next(result)
+
+
+def test_a_line_that_is_too_long_is_skipped_where_others_are_wanted(tmp_path, monkeypatch):
+    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 1000)
+    path = tmp_path / "long.tsv"
+    path.write_text("short\n" + "x" * 2500 + "\n" + "x" * 999 + "\nlast\n" + "x" * 2000)
+    skipped = lines.OVERLONG_LINE
+    assert list(read_lines(str(path), skip_overlong=True)) == ["short", skipped, skipped, "last", skipped]
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
+def test_a_small_file_of_one_long_line_takes_little_memory(tmp_path, suffix):
+    packers = {".gz": gzip.open, ".xz": lzma.open, ".zst": zstandard.open}
+    path = tmp_path / f"long.tsv{suffix}"
+    quick = {".gz": {"compresslevel": 1}, ".xz": {"preset": 0}}
+    with packers[suffix](path, "wb", **quick.get(suffix, {})) as file:
+        for _ in range(48):
+            file.write(bytes(1 << 22))
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=rf"long\.tsv\{suffix}, line 1: a line must be shorter than 16777216 bytes"):
+        next(read_lines(str(path)))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 100 << 20, "a line of 192 MiB is not held in memory"
 
 
 PACK = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstandard.compress}

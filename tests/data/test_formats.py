@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.data import files, formats
+from regard.data.cleaning import Status, scan
 from regard.data.formats import check_sources, read_pairs, split_source
 from regard.data.normalise import normalise
 from tests.data.corpora import any_text
@@ -200,3 +202,40 @@ def test_good_sources_pass_the_check(tmp_path, monkeypatch):
     check_sources(["a.tsv", "a,b.tsv", "x.zh,x.zh", "-"])
     assert split_source("a,b.tsv") == ("a,b.tsv",)  # a file may have a comma in its name
     assert split_source("x.zh, x.zh") == ("x.zh", "x.zh")
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.jsonl", "a.zh,a.en"])
+def test_a_line_that_is_too_long_costs_no_other(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(files, "MAX_LINE_BYTES", 1000)
+    pairs = [("a", "b"), ("x" * 1200, "y"), ("c", "d")]
+    for path, columns in (("a.tsv", slice(None)), ("a.zh", slice(0, 1)), ("a.en", slice(1, 2))):
+        (tmp_path / path).write_text("".join("\t".join(pair[columns]) + "\n" for pair in pairs))
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"src": a, "tgt": b}) + "\n" for a, b in pairs))
+    monkeypatch.chdir(tmp_path)
+    found = list(read_pairs([name], "zh", "en"))
+    assert [(pair.src, pair.tgt, pair.overlong) for pair in found] == [
+        ("a", "b", False),
+        ("", "", True),
+        ("c", "d", False),
+    ]
+    assert found[1].where.endswith("line 2")
+    index = scan(found, max_chars=100)
+    assert index.statuses.tolist() == [Status.TRAIN, Status.OVERLONG, Status.TRAIN]
+
+
+def test_a_unit_that_would_fill_the_memory_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(formats, "MAX_LINE_BYTES", 100_000)
+    good, long = [unit(("zh", "好"), ("en", "good"))] * 3, unit(("zh", "好"), ("en", "x" * 400_000))
+    path = tmx(tmp_path, *good, long)
+    with pytest.raises(ValueError, match=r"unit 4: a unit must be shorter than 100000 bytes"):
+        read(path)
+    assert len(read(tmx(tmp_path, *good * 2_000))) == 6_000
+
+
+def test_elements_may_be_nested_deeply(tmp_path):
+    depth = 20_000
+    nested = "<hi>" * depth + "好" + "</hi>" * depth + "的<ph>{}</ph>。"
+    body = f'<tu><tuv xml:lang="zh"><seg>{nested}</seg></tuv><tuv xml:lang="en"><seg>good</seg></tuv></tu>'
+    path = tmp_path / "deep.tmx"
+    path.write_text(f"<tmx><body>{body}</body></tmx>", encoding="utf-8")
+    assert read(str(path)) == [("好的。", "good")]

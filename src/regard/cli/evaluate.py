@@ -1,5 +1,6 @@
 """Commands that read parallel text with a model: evaluate, shortlist, heads, align."""
 
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
@@ -15,8 +16,9 @@ from regard.checkpoint.weights import load_model
 from regard.cli.options import AnyModel, Beam, Device, Json, Limit, Model, Out, Precision, Reverse, SetDecode
 from regard.cli.translate import Shortlist, decode_settings, device_for
 from regard.config import DecodeSettings, choose
-from regard.data.files import read_lines
+from regard.data.files import MAX_LINE_BYTES, read_lines
 from regard.data.formats import read_pairs
+from regard.data.normalise import Pair
 from regard.pipeline import load_translator
 from regard.pipeline.shortlist import learn_shortlist
 from regard.pipeline.translator import Translator
@@ -150,7 +152,15 @@ def read_sides(
     """Read pairs of (source, target); with `reverse` the text's second side is the source."""
     turn = -1 if reverse else 1
     pairs = islice(read_pairs(data, *languages[::turn]), limit)
-    return [(pair.tgt, pair.src) if reverse else (pair.src, pair.tgt) for pair in pairs]
+    return [(pair.tgt, pair.src) if reverse else (pair.src, pair.tgt) for pair in _readable_pairs(pairs)]
+
+
+def _readable_pairs(pairs: Iterable[Pair]) -> Iterator[Pair]:
+    for pair in pairs:
+        if pair.overlong:
+            message(f"[dim]{escape(pair.where)}: left out, since a line must be shorter than {MAX_LINE_BYTES} bytes[/]")
+        else:
+            yield pair
 
 
 def read_with_model(

@@ -98,6 +98,8 @@ def hash_pair(pair: Pair) -> bytes:
 
 
 def _first_status(pair: Pair, max_chars: int) -> Status:
+    if pair.overlong:
+        return Status.OVERLONG
     if not pair.src or not pair.tgt:
         return Status.EMPTY
     return Status.OVERLONG if max(len(pair.src), len(pair.tgt)) > max_chars else Status.TRAIN

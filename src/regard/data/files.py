@@ -70,13 +70,17 @@ def _decompress(raw: io.BufferedReader, suffix: str) -> io.BufferedIOBase:
     return io.BufferedReader(_BlockStream(_decompress_zstd(raw)), BLOCK) if suffix == ".zst" else raw
 
 
+# A block of zstd has at least 4 bytes and gives at most 128 KiB: 32 MiB at a time, whatever the file holds.
+ZSTD_BLOCK = 1 << 10
+
+
 def _decompress_zstd(raw: io.BufferedIOBase) -> Iterator[bytes]:
     """Decompress frame by frame: zstandard's own reader does not notice a truncated file."""
     import zstandard  # optional
 
     library = zstandard.ZstdDecompressor(max_window_size=1 << 31)
     frame = None
-    while block := raw.read(BLOCK):
+    while block := raw.read(ZSTD_BLOCK):
         while block:
             frame = frame or library.decompressobj()
             try:
@@ -92,36 +96,51 @@ class _BlockStream(io.RawIOBase):
     def __init__(self, blocks: Iterator[bytes]):
         self.blocks = blocks
         self.rest = b""
+        self.at = 0  # bytes of `rest` that were read: cutting them off each time would copy what is left
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
-        while not self.rest:
+        while self.at == len(self.rest):
             block = next(self.blocks, None)
             if block is None:
                 return 0
-            self.rest = block
-        n = min(len(buffer), len(self.rest))
-        buffer[:n], self.rest = self.rest[:n], self.rest[n:]
+            self.rest, self.at = block, 0
+        n = min(len(buffer), len(self.rest) - self.at)
+        buffer[:n], self.at = self.rest[self.at : self.at + n], self.at + n
         return n
 
 
 MAX_LINE_BYTES = 1 << 24  # a longer line is not a sentence, and would have to be held in memory
 
 
-def read_lines(source: str) -> Iterator[str]:
-    r"""Yield the lines of a file without their ends; only \n ends a line, since U+2028 and the like are text."""
+OVERLONG_LINE = "\n"  # stands for a line that was too long: no line holds its own end
+
+
+def read_lines(source: str, skip_overlong: bool = False) -> Iterator[str]:
+    r"""Yield the lines of a file without their ends; only \n ends a line, since U+2028 and the like are text.
+
+    A line that is too long raises ValueError; or, if it is to be skipped, OVERLONG_LINE stands for it.
+    """
     with open_bytes(source) as stream:
         for number, raw in enumerate(iter(partial(stream.readline, MAX_LINE_BYTES), b""), start=1):
             if number == 1:
                 raw = _strip_bom(raw, source)
-            if len(raw) == MAX_LINE_BYTES:
-                raise ValueError(
-                    f"{source}, line {number}: a line must be shorter than {MAX_LINE_BYTES} bytes; "
-                    "give text with one pair on each line"
-                )
-            yield _decode(raw, f"{source}, line {number}").removesuffix("\n").removesuffix("\r")
+            where = f"{source}, line {number}"
+            if len(raw) < MAX_LINE_BYTES:
+                yield _decode(raw, where).removesuffix("\n").removesuffix("\r")
+                continue
+            if not skip_overlong:
+                rule = f"a line must be shorter than {MAX_LINE_BYTES} bytes"
+                raise ValueError(f"{where}: {rule}; give text with one pair on each line")
+            _skip_line(stream, raw)
+            yield OVERLONG_LINE
+
+
+def _skip_line(stream: io.BufferedIOBase, raw: bytes) -> None:
+    while raw and not raw.endswith(b"\n"):
+        raw = stream.readline(MAX_LINE_BYTES)
 
 
 def _strip_bom(raw: bytes, source: str) -> bytes:

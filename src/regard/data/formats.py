@@ -1,6 +1,7 @@
 """TSV, aligned files, JSON lines, TMX, plain documents -> pairs and documents."""
 
 import codecs
+import io
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,14 +12,25 @@ from typing import Any
 from xml.etree.ElementTree import Element, ParseError, iterparse
 
 from regard.config import DataSettings, unknown
-from regard.data.files import COMPRESSED, check_file, format_suffix, open_bytes, read_lines
+from regard.data.files import (
+    COMPRESSED,
+    MAX_LINE_BYTES,
+    OVERLONG_LINE,
+    check_file,
+    format_suffix,
+    open_bytes,
+    read_lines,
+)
 from regard.data.normalise import Pair, make_pair, normalise
 
 
 def read_tsv(source: str) -> Iterator[Pair]:
     """Read `source<TAB>target`; columns after the second are ignored, and an empty line is an empty pair."""
-    for number, line in enumerate(read_lines(source), start=1):
+    for number, line in enumerate(read_lines(source, skip_overlong=True), start=1):
         where = f"{source}, line {number}"
+        if line == OVERLONG_LINE:
+            yield Pair("", "", where, overlong=True)
+            continue
         columns = line.split("\t", 2)
         if len(columns) < 2 and line.strip():
             raise ValueError(f"{where}: a line must have two columns separated by a tab, got 1: {line[:60]!r}")
@@ -27,7 +39,7 @@ def read_tsv(source: str) -> Iterator[Pair]:
 
 def read_aligned(src: str, tgt: str) -> Iterator[Pair]:
     """Read two files line by line; raise ValueError at the end if one has more lines than the other."""
-    lines = zip_longest(read_lines(src), read_lines(tgt))
+    lines = zip_longest(read_lines(src, skip_overlong=True), read_lines(tgt, skip_overlong=True))
     number = 0
     for number, (a, b) in enumerate(lines, start=1):
         if a is None or b is None:
@@ -37,16 +49,17 @@ def read_aligned(src: str, tgt: str) -> Iterator[Pair]:
                 f"{src} and {tgt} must have the same number of lines, got {n_src} and {n_tgt}; "
                 "each line must be the translation of its counterpart"
             )
-        yield make_pair(a, b, f"{src}, line {number}")
+        where = f"{src}, line {number}"
+        yield Pair("", "", where, overlong=True) if OVERLONG_LINE in {a, b} else make_pair(a, b, where)
 
 
 def read_json_lines(source: str, src_lang: str, tgt_lang: str) -> Iterator[Pair]:
     """Read an object from each line: with `src` and `tgt`, `source` and `target`, or a `translation` by language."""
     names = (("src", "tgt"), ("source", "target"), (src_lang, tgt_lang))
-    for number, line in enumerate(read_lines(source), start=1):
+    for number, line in enumerate(read_lines(source, skip_overlong=True), start=1):
         where = f"{source}, line {number}"
         if not line.strip():
-            yield make_pair("", "", where)
+            yield Pair("", "", where, overlong=line == OVERLONG_LINE)
             continue
         row = _object(line, where)
         row = row.get("translation", row)
@@ -85,15 +98,36 @@ CODES = {"bpt", "ept", "it", "ph", "ut"}
 def read_tmx(source: str, src_lang: str, tgt_lang: str) -> Iterator[Pair]:
     """Stream the units of a TMX file; without language names, use the first two of each unit."""
     with open_bytes(source) as stream:
-        events = iterparse(stream, events=("start", "end"))  # pyright: ignore[reportArgumentType]
+        metered = _MeteredStream(stream, source)
+        events = iterparse(metered, events=("start", "end"))  # pyright: ignore[reportArgumentType, reportCallIssue]
         try:
             for number, unit in enumerate(_units(events), start=1):
+                metered.n_bytes, metered.n_units = 0, number
                 where = f"{source}, unit {number}"
                 yield make_pair(*_tmx_sides(_sentences(unit), src_lang, tgt_lang, where), where)
         except ParseError as error:
             raise ValueError(
                 f"{source}, line {error.position[0]}: the file must be well-formed XML, got {error}"
             ) from error
+
+
+class _MeteredStream:
+    """Bytes for a parser that keeps all of a unit in memory; one that is too long is refused."""
+
+    def __init__(self, stream: io.BufferedIOBase, source: str):
+        self.stream = stream
+        self.source = source
+        self.n_bytes = self.n_units = 0  # bytes since the last unit
+
+    def read(self, n_bytes: int) -> bytes:
+        if self.n_bytes > MAX_LINE_BYTES:
+            raise ValueError(
+                f"{self.source}, unit {self.n_units + 1}: a unit must be shorter than {MAX_LINE_BYTES} bytes; "
+                "give text with one pair in each unit"
+            )
+        block = self.stream.read(n_bytes)
+        self.n_bytes += len(block)
+        return block
 
 
 def _units(events: Iterator[tuple[str, Element]]) -> Iterator[Element]:
@@ -139,8 +173,20 @@ def _is_language(lang: str, want: str) -> bool:
 
 
 def _text(segment: Element) -> str:
-    inner = (("" if _tag(child) in CODES else _text(child)) + (child.tail or "") for child in segment)
-    return (segment.text or "") + "".join(inner)
+    """Return the text of an element, but for codes; elements may be nested more deeply than Python's calls."""
+    texts: list[str] = []
+    rest: list[Element | str] = [segment]
+    while rest:
+        one = rest.pop()
+        if isinstance(one, str):
+            texts.append(one)
+            continue
+        texts.append(one.text or "")
+        for child in reversed(one):
+            rest.append(child.tail or "")
+            if _tag(child) not in CODES:
+                rest.append(child)
+    return "".join(texts)
 
 
 def _tag(element: Element) -> str:

@@ -17,6 +17,7 @@ class Pair:
     tgt: str
     where: str
     origin: int = 0
+    overlong: bool = False  # a line that was too long to be read: both sides are empty
 
 
 def make_pair(src: str, tgt: str, where: str) -> Pair:

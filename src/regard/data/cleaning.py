@@ -201,21 +201,21 @@ DOCUMENT_REASONS = {
 
 
 @dataclass(frozen=True)
-class LeftOut:
-    """How many pairs were left out for one reason, and the places of the first."""
-
-    what: str
-    count: int
-    examples: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Origin:
     """One of several sources of training text: its pairs, and how often an epoch sees each of them."""
 
     source: str
     train: int
     weight: float
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """How many pairs were left out for one reason, and the places of the first."""
+
+    what: str
+    count: int
+    examples: tuple[str, ...]
 
 
 @dataclass(frozen=True)

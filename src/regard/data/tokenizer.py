@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import sentencepiece
@@ -32,8 +32,7 @@ class PieceType(IntEnum):
     BYTE = 6
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """A piece; its id is its index in the file. The score is a log-probability, or minus the rank of a merge."""
 
     text: str

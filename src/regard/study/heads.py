@@ -41,6 +41,15 @@ ALLOWED_LOSS = 1.0  # points of BLEU
 
 
 @dataclass(frozen=True)
+class PruningPoint:
+    """Quality with `n` heads left."""
+
+    n: int
+    loss: MeanStd
+    bleu: MeanStd
+
+
+@dataclass(frozen=True)
 class PruningSettings:
     """The number of points of a curve, and of random orders."""
 
@@ -51,15 +60,6 @@ class PruningSettings:
 
 SETTINGS = PruningSettings()
 QUICK = PruningSettings(points=5, random_orders=1)
-
-
-@dataclass(frozen=True)
-class PruningPoint:
-    """Quality with `n` heads left."""
-
-    n: int
-    loss: MeanStd
-    bleu: MeanStd
 
 
 @dataclass(frozen=True)

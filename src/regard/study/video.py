@@ -22,17 +22,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.plot.style import in_style, new_figure
+from regard.study import trials
 from regard.study.images import assemble, cut, grid_positions
 from regard.study.task import SMALL_MODEL, Examples, Task, TaskSettings
-from regard.study.trials import (
-    ShownExample,
-    TaskStudy,
-    accuracy_tables,
-    attention_title,
-    draw_bars,
-    draw_over,
-    run_task,
-)
 from regard.trace.head_ablation import ProgressBar, no_progress
 from regard.train.examples import ExampleSettings
 
@@ -171,23 +163,23 @@ def run(
     device: torch.device,
     bar: ProgressBar = no_progress,
     n_directions: int = 4,
-) -> TaskStudy:
+) -> trials.TaskStudy:
     """Train and test a classifier of directions with every encoding and every seed."""
-    return run_task(make_task(n_directions), encodings, settings, seeds, device, SHOWN, bar)
+    return trials.run_task(make_task(n_directions), encodings, settings, seeds, device, SHOWN, bar)
 
 
-tables = accuracy_tables
+tables = trials.accuracy_tables
 
 
 @in_style
-def figure(study: TaskStudy) -> "Figure":
+def figure(study: trials.TaskStudy) -> "Figure":
     """Draw accuracies, then test clips: the frames, and below them the same under each head's weights."""
     L, H, _ = study.examples[0].weights.shape
     heights = [0.6 + 0.45 * len(study.rows), 0.7 + 0.82 * (1 + L * H)]
     drawing = new_figure(figsize=(8.5, sum(heights)))
     top, bottom = drawing.subfigures(2, 1, height_ratios=heights, squeeze=False)[:, 0]
-    draw_bars(top.subplots(), study)
-    bottom.suptitle(attention_title(study))
+    trials.draw_bars(top.subplots(), study)
+    bottom.suptitle(trials.attention_title(study))
     for part, shown in zip(bottom.subfigures(1, len(study.examples), squeeze=False)[0], study.examples, strict=True):
         cells = tuple(int(end) + 1 for end in shown.positions[:, 1:].amax(dim=0))
         draw_frames(part.subplots(1 + L * H, cells[0], squeeze=False), shown, cells)
@@ -195,13 +187,13 @@ def figure(study: TaskStudy) -> "Figure":
     return drawing
 
 
-def draw_frames(grid: np.ndarray, shown: ShownExample, cells: tuple[int, ...]) -> None:
+def draw_frames(grid: np.ndarray, shown: trials.ShownExample, cells: tuple[int, ...]) -> None:
     """Draw the frames of a clip: a row for the clip itself, and one for each head."""
     frames = assemble(shown.tokens[None], cells)[0]
     shades, H = (float(frames.amin()), float(frames.amax())), shown.weights.shape[1]
     for axes, frame in zip(grid[0], frames, strict=True):
-        draw_over(axes, frame, shades)
+        trials.draw_over(axes, frame, shades)
     for place, weights in enumerate(shown.weights.flatten(0, 1)):
         for axes, frame, own in zip(grid[1 + place], frames, weights.view(cells), strict=True):
-            draw_over(axes, frame, shades, own, float(weights.amax()))
+            trials.draw_over(axes, frame, shades, own, float(weights.amax()))
         grid[1 + place, 0].set_ylabel(f"layer {place // H}\nhead {place % H}", fontsize=7)

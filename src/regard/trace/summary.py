@@ -127,6 +127,14 @@ def _or_all(number: int | None) -> str:
 MOST = 3  # words named for each word
 
 
+@dataclass(frozen=True)
+class WordShare:
+    """A word that was looked at, and how much of the look it had."""
+
+    word: str
+    share: float
+
+
 @dataclass(frozen=True, eq=False)
 class WordAttention:
     """What each output word looked at: for each source word its share, by the heads that are named.
@@ -141,14 +149,6 @@ class WordAttention:
     output: list[WordTokens]
     source: list[WordTokens]
     shares: Float[Tensor, "T S"]
-
-
-@dataclass(frozen=True)
-class WordShare:
-    """A word that was looked at, and how much of the look it had."""
-
-    word: str
-    share: float
 
 
 @dataclass(frozen=True)

@@ -377,3 +377,8 @@ def test_a_run_that_was_stopped_goes_on(tmp_path):
     rows = list(run(made, tmp_path / "study", 1, []))
     assert rows[0].reason == "all 12 steps are done"
     assert "resuming from step 8" in (job.folder / "log.txt").read_text()
+
+
+def test_results_of_earlier_versions_are_recognised_by_their_settings():
+    assert digest(Settings()) == "0bafd1611c70"  # as it was when the first results were stored
+    assert digest(replace(Settings(), decode=replace(Settings().decode, split="overlong"))) != digest(Settings())

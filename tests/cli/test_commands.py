@@ -75,6 +75,7 @@ def test_training_says_what_it_does_and_leaves_a_model(run, text, tmp_path):
     assert done.out == ""
     for said in ("60 pairs read", "transformer with", "step 4: validation loss", "all 12 steps are done", "model in"):
         assert said in done.err
+    assert "languages src → tgt; not recognised by script: name with --from and --to" in " ".join(done.err.split())
     names = {path.name for path in (tmp_path / "run").iterdir()}
     assert {"model", "checkpoints", "config.json", "log.txt", "metrics.jsonl", "training.png", "data"} <= names
     steps = [json.loads(line)["step"] for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]

@@ -6,12 +6,15 @@ import socket
 import subprocess
 import sys
 import time
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
 
 from regard.cli import main
 from regard.serve import serialize
+from regard.serve.server import open_port, outer_address
+from tests.serve.server import make_folder
 
 
 @pytest.fixture
@@ -48,14 +51,41 @@ def test_a_server_prints_its_address_and_stops_on_ctrl_c(start):
     assert process.stderr.read() == ""
 
 
-def test_where_a_port_is_taken_another_is_used(start):
+@pytest.fixture
+def taken():
+    """A port on which somebody else listens."""
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
-        taken = other.getsockname()[1]
-        _, output, url = start("--port", str(taken))
-    assert f"port {taken} is taken" in output and not url.endswith(f":{taken}")
+        yield other.getsockname()[1]
+
+
+def test_a_port_that_was_asked_for_and_is_taken_is_an_error(taken, folders, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["regard", "serve", "--model", str(folders[0]), "--port", str(taken)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2 and f"port {taken}" in capsys.readouterr().err
+
+
+def test_the_usual_port_may_give_way_to_a_free_one(taken):
+    with pytest.raises(ValueError, match=f"port {taken}"):
+        open_port("127.0.0.1", taken)
+    with open_port("127.0.0.1", taken, or_free=True) as listener:
+        assert listener.getsockname()[1] != taken
+
+
+def test_a_server_for_other_machines_names_an_address_of_this_one_and_warns(start):
+    _, output, url = start("--port", "0", "--host", "0.0.0.0")
+    assert urlsplit(url).hostname == outer_address() and "other machines" in output
     assert httpx.get(f"{url}/health", timeout=10).status_code == 200
+
+
+def test_a_model_without_names_of_its_languages_answers_by_its_own_name(start, tmp_path):
+    mine = make_folder(tmp_path, "mine", languages=("zh", "tgt"))
+    _, output, url = start("--port", "0", "--model", str(mine))
+    assert "mine was trained without a name for each of its languages (zh → tgt)" in " ".join(output.split())
+    body = {"q": "bad cab", "source": "zh", "target": "en", "model": "mine"}
+    assert httpx.post(f"{url}/translate", json=body, timeout=30).status_code == 200
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import pytest
 
 from regard.serve.models import ModelRegistry
+from regard.serve.routes_translate import choose_model
 from tests.serve.server import make_folder, make_registry
 
 
@@ -52,3 +53,31 @@ def test_models_are_picked_by_languages_and_scripts(several):
 def test_latin_script_is_any_language_if_no_model_reads_english(tmp_path, home):
     models = make_registry([make_folder(tmp_path, "german", languages=("de", "en"))], home)
     assert models.pick("auto", "en", "guten Tag") == "german"
+
+
+def test_a_model_that_the_user_named_comes_before_bundled_ones_of_a_better_family(tmp_path):
+    zoo = make_folder(tmp_path / "zoo", "zh-en").parent
+    mine = make_folder(tmp_path, "mine", "recurrent")
+    assert ModelRegistry([str(mine)], home=zoo).pick("zh", "en", "") == "mine"
+
+
+@pytest.mark.parametrize("languages", [("zh", "tgt"), ("src", "en"), ("src", "tgt")])
+def test_a_language_without_a_name_may_be_any(tmp_path, languages):
+    zoo = make_folder(tmp_path / "zoo", "zh-en").parent
+    models = ModelRegistry([str(make_folder(tmp_path, "mine", languages=languages))], home=zoo)
+    assert models.unnamed() == ["mine"]
+    assert models.pick("zh", "en", "") == models.pick("auto", "en", "你好") == models.pick("auto", None, "你") == "mine"
+    assert choose_model(models, "mine", "zh", "en", "你好") == "mine"
+    assert choose_model(models, "zh-en", "zh", "en", "你好") == "zh-en"
+
+
+@pytest.mark.parametrize(
+    "scores",
+    ['{"test": 5}', '{"test": {"bleu": "<b>"}}', '{"valid": {"bleu": NaN}}', "[]", "7", '{"test": {"bleu": true}}'],
+)
+def test_scores_that_are_no_numbers_are_left_out(tmp_path, home, caplog, scores):
+    folder = make_folder(tmp_path, "odd")
+    (folder / "scores.json").write_text(scores, "utf-8")
+    (found,) = make_registry([folder], home).describe()
+    assert found.scores.bleu is None
+    assert scores == "[]" or "ignored the scores" in caplog.text

@@ -9,6 +9,7 @@ import typer
 from typer import Argument, Option
 
 from regard.cli.options import Set, Source, Target
+from regard.config import DataSettings
 from regard.plot.style import save_figure
 from regard.terminal import escape, message
 from regard.train.distributed import read_world
@@ -52,6 +53,8 @@ def train(
     try:
         with lock_run(out, world):
             settings = start_run(out, sources, options, resume, overwrite)
+            if world.is_main:
+                message(describe_languages(settings.data))
             outcome = run_training(settings, out, training_curve(out))
     except RunStoppedError as stop:
         if world.is_main:
@@ -61,6 +64,16 @@ def train(
     score = f"BLEU {best['bleu']:.2f}" if "bleu" in best else f"loss {best['loss']:.4f}"
     if world.is_main:
         message(f"model in {escape(str(out / 'model'))}, best validation {score}")
+
+
+def describe_languages(data: DataSettings) -> str:
+    """Say which languages a run stores, by which a server chooses a model, and how to name those not recognised."""
+    if data.form != "pairs":
+        return f"language {escape(data.tgt_lang)}"
+    sides = (("--from", data.src_lang, DataSettings.src_lang), ("--to", data.tgt_lang, DataSettings.tgt_lang))
+    missing = [option for option, language, unnamed in sides if language == unnamed]
+    way_out = f"; [yellow]not recognised by script: name with {' and '.join(missing)}[/]" if missing else ""
+    return f"languages {escape(data.src_lang)} → {escape(data.tgt_lang)}{way_out}"
 
 
 def average(

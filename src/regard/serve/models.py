@@ -3,12 +3,13 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from threading import Lock
 from typing import Generic, TypeVar
 
 from regard.checkpoint import CONFIG, SCORES, model_folder, read_json, read_settings
-from regard.config import Settings, choose
+from regard.config import DataSettings, Settings, choose
 from regard.data.normalise import language_code
 from regard.pipeline import load_translator
 from regard.pipeline.translator import Translator
@@ -54,18 +55,27 @@ class LazyModels(Generic[T]):
         return name, self.open(name)
 
 
+UNNAMED = {DataSettings.src_lang, DataSettings.tgt_lang}  # what a run stores for a language that nobody named
+
+
 @dataclass(frozen=True, eq=False)
 class ModelEntry:
-    """A translation model in its folder, with its settings and scores."""
+    """A translation model in its folder, with its settings and scores; `own` if the user named it."""
 
     folder: Path
     settings: Settings
     scores: ModelScores
+    own: bool
 
     @property
     def languages(self) -> tuple[str, str]:
         """Source and target language."""
         return language_code(self.settings.data.src_lang), language_code(self.settings.data.tgt_lang)
+
+    def fits(self, source: str | None, target: str | None) -> bool:
+        """Tell whether the model may translate between two languages; one that it does not name may be any."""
+        pairs = zip((source, target), self.languages, strict=True)
+        return all(want is None or has in {language_code(want), *UNNAMED} for want, has in pairs)
 
 
 class ModelRegistry:
@@ -75,21 +85,21 @@ class ModelRegistry:
         self.device = device
         self.entries: dict[str, ModelEntry] = {}
         for folder in [find_model(each, home) for each in own]:
-            self._add(folder_name(folder), folder)
+            self._add(folder_name(folder), folder, own=True)
         for name in present(home):
             if home / name not in {entry.folder for entry in self.entries.values()}:
-                self._add(name, home / name)
+                self._add(name, home / name, own=False)
         folders = {name: entry.folder for name, entry in self.entries.items()}
         self._models = LazyModels("model", folders, lambda folder: load_translator(folder, precision, device))
 
-    def _add(self, name: str, folder: Path) -> None:
+    def _add(self, name: str, folder: Path, own: bool) -> None:
         inside = model_folder(folder)
         settings = read_settings(inside / CONFIG)
         if settings.model.family not in FAMILIES:
             raise ValueError(f"{folder}: --model must be a translation model, got a {settings.model.family}")
         names = (name, *(f"{name}-{n}" for n in range(2, len(self.entries) + 3)))
         unused = next(each for each in names if each not in self.entries)
-        self.entries[unused] = ModelEntry(folder, settings, _read_scores(inside))
+        self.entries[unused] = ModelEntry(folder, settings, _read_scores(inside), own)
 
     def open(self, name: str) -> Translator:
         """Return a model, loaded now if it was not."""
@@ -105,24 +115,30 @@ class ModelRegistry:
         if not suitable:
             pair = f"from {source}{f' to {target}' if target else ''}"
             raise ValueError(f"no model translates {pair}: available are {self._listed()}; see /languages")
-        # Of equals the first is taken, so a user's own models come before bundled ones.
-        return min(suitable, key=lambda name: FAMILIES.index(self.entries[name].settings.model.family))
+        # The first of equals is taken.
+        return min(suitable, key=lambda name: (not self.entries[name].own, self._family_rank(name)))
+
+    def _family_rank(self, name: str) -> int:
+        return FAMILIES.index(self.entries[name].settings.model.family)
 
     def _by_script(self, text: str, target: str | None) -> list[str]:
         """Latin script is taken for English; if no model reads English, for the only language that one reads."""
-        sources = {entry.languages[0] for entry in self.entries.values()}
         guess = script_language(text) if text.strip() else None
-        if guess in sources:
+        if guess is not None and any(entry.fits(guess, None) for entry in self.entries.values()):
             return self._from_to(guess, target)
         suitable = self._from_to(None, target)
+        if any_source := [name for name in suitable if self.entries[name].languages[0] in UNNAMED]:
+            return any_source
         if len({self.entries[name].languages[0] for name in suitable}) > 1 and text.strip():
             raise ValueError(f"cannot detect the language of {text.strip()[:30]!r} by its script: set source")
         return suitable
 
     def _from_to(self, source: str | None, target: str | None) -> list[str]:
-        wanted = tuple(None if code is None else language_code(code) for code in (source, target))
-        pairs = {name: zip(wanted, entry.languages, strict=True) for name, entry in self.entries.items()}
-        return [name for name, pair in pairs.items() if all(want in {None, have} for want, have in pair)]
+        return [name for name, entry in self.entries.items() if entry.fits(source, target)]
+
+    def unnamed(self) -> list[str]:
+        """Return the models of which a language is not known."""
+        return [name for name, entry in self.entries.items() if UNNAMED & set(entry.languages)]
 
     def _listed(self) -> str:
         return ", ".join(f"{name} ({' → '.join(entry.languages)})" for name, entry in self.entries.items()) or "none"
@@ -145,9 +161,17 @@ def check_folders(kind: str, folders: Sequence[Path], command: str) -> tuple[Pat
 
 
 def _read_scores(folder: Path) -> ModelScores:
-    scores = read_json(folder / SCORES) if (folder / SCORES).exists() else {}
-    measured_on = next((kind for kind in ("test", "valid") if kind in scores), None)
-    return ModelScores(scores[measured_on].get("bleu") if measured_on else None, measured_on)
+    """Return the BLEU of a model; a file that holds no such number is mentioned in the log, and no more."""
+    try:
+        scores = read_json(folder / SCORES) if (folder / SCORES).exists() else {}
+        measured_on = next((kind for kind in ("test", "valid") if kind in scores), None)
+        bleu = scores[measured_on].get("bleu") if measured_on else None
+        if bleu is not None and (isinstance(bleu, bool) or not isfinite(bleu)):
+            raise ValueError(f"BLEU must be a finite number, got {bleu!r}")
+    except (ValueError, TypeError, AttributeError) as error:
+        LOG.warning("ignored the scores in %s: %s", folder / SCORES, error)
+        return ModelScores(None, None)
+    return ModelScores(bleu, measured_on)
 
 
 def _describe(name: str, entry: ModelEntry, loaded: bool) -> Model:

@@ -11,6 +11,7 @@ from starlette.responses import FileResponse, HTMLResponse, Response
 from regard import __version__
 from regard.serve import UNBUILT, InternalError, NotFoundError
 from regard.serve.middleware import CONTENT_TYPE
+from regard.serve.models import UNNAMED
 from regard.serve.requests import ERROR_RESPONSES, json_response
 from regard.serve.schema_api import Health, Language, Limits, Models, Studies, Study, StudyRun, ValidationJson
 from regard.serve.state import ServerState
@@ -32,8 +33,8 @@ def site_routes(state: ServerState) -> APIRouter:
         """List the source languages, each with its target languages."""
         pairs = [entry.languages for entry in state.models.entries.values()]
         return [
-            Language(code, NAMES.get(code, code), sorted({tgt for src, tgt in pairs if src == code}))
-            for code in dict.fromkeys(src for src, _ in pairs)
+            Language(code, NAMES.get(code, code), sorted({tgt for src, tgt in pairs if src == code} - UNNAMED))
+            for code in dict.fromkeys(src for src, _ in pairs if src not in UNNAMED)
         ]
 
     @router.get("/models")

@@ -9,7 +9,6 @@ from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from regard.align.heads import load_shown_heads
 from regard.config import DecodeSettings, choose
-from regard.data.normalise import language_code
 from regard.pipeline.translator import Translation
 from regard.serve.batching import TranslationJob
 from regard.serve.models import ModelRegistry
@@ -70,9 +69,9 @@ def choose_model(models: ModelRegistry, model: str | None, source: str, target: 
     """Return the requested model if it translates between the requested languages, else the best for them."""
     if model is None:
         return models.pick(source, target, text)
-    src_lang, tgt_lang = languages = choose(models.entries, model, "model").languages
-    wanted = (None if source == "auto" else source, target)
-    if any(want is not None and language_code(want) != has for want, has in zip(wanted, languages, strict=True)):
+    entry = choose(models.entries, model, "model")
+    if not entry.fits(None if source == "auto" else source, target):
+        src_lang, tgt_lang = entry.languages
         raise ValueError(f"the model {model!r} translates from {src_lang} to {tgt_lang}, got {source} and {target}")
     return model
 

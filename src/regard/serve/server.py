@@ -127,10 +127,11 @@ def timeout_protocol(seconds: float) -> type[TimeoutProtocol]:
 GRACE_SECONDS = 5
 MAX_CONNECTIONS = 4096  # uvicorn's own limit, far above ours
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+EVERY_INTERFACE = ("0.0.0.0", "::")
 
 
-def open_port(host: str, port: int) -> socket.socket:
-    """Bind a port, or any free one if it is taken."""
+def open_port(host: str, port: int, or_free: bool = False) -> socket.socket:
+    """Bind a port; where it is taken, any free one if that will do."""
     try:
         family, kind, proto, _, _ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError as error:
@@ -141,17 +142,29 @@ def open_port(host: str, port: int) -> socket.socket:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
-        if error.errno == errno.EADDRINUSE and port:
+        if error.errno == errno.EADDRINUSE and or_free:
             return open_port(host, 0)
-        raise ValueError(f"cannot listen on {host} port {port}: {error.strerror}") from error
+        way_out = ": choose another, or 0 for any free one" if error.errno == errno.EADDRINUSE else ""
+        raise ValueError(f"cannot listen on {host} port {port}: {error.strerror}{way_out}") from error
     return listener
 
 
 def url_of(listener: socket.socket) -> str:
-    """Return the URL for a browser on this machine."""
+    """Return the URL for a browser; of all interfaces, that of the one through which others reach this machine."""
     host, port = listener.getsockname()[:2]
-    shown = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
-    return f"http://{shown}:{port}"
+    host = outer_address(listener.family) if host in EVERY_INTERFACE else host
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def outer_address(family: int = socket.AF_INET) -> str:
+    """Return this machine's address as others see it, or loopback where there is no network; nothing is sent."""
+    elsewhere, loopback = ("2001:db8::1", "::1") if family == socket.AF_INET6 else ("192.0.2.1", "127.0.0.1")
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((elsewhere, 9))  # of a datagram socket: only chooses a route
+            return probe.getsockname()[0]
+        except OSError:
+            return loopback
 
 
 class Server(uvicorn.Server):

@@ -65,6 +65,7 @@ class TextSettings:
     byte_fallback: bool = True
     character_coverage: float | None = None  # None chooses by the script of the text
     symbols: tuple[str, ...] = ()  # tokens that are never split, such as "<bt>"
+    simplify: bool = False  # fold Traditional Chinese to Simplified, in training text and in what the model reads
     sampling: float = 0.0  # subword regularisation in training: alpha of unigram sampling, or BPE dropout
     variants: int = 8  # segmentations stored for each side if sampling > 0
     max_len: int = 256  # tokens a side; longer pairs are left out of training, running text is cut

@@ -10,7 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.normalise import Pair, dedup_key, join_words, make_pair, normalise, split_pieces, split_words
+from regard.data.normalise import (
+    Pair,
+    dedup_key,
+    join_words,
+    make_pair,
+    normalise,
+    simplified_sides,
+    simplify,
+    split_pieces,
+    split_words,
+)
 from tests.data.corpora import any_text
 
 TEXTS = any_text("aÀß_-.,!？。 \u3000介Ⅳ½①ﬁＡ\u0301\u093fनŉΐ\u200d😀")
@@ -138,3 +148,26 @@ def test_words_cover_all_but_white_space_once_and_in_order(text):
         assert all(result.words)
     assert split_words(text).text == normalise(text)
     assert join_words(text).words == normalise(text).split()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("介紹一下西安", "介绍一下西安"),
+        ("乾隆皇帝乾杯，頭髮發白", "乾隆皇帝干杯，头发发白"),
+        ("著名的瞭解", "著名的了解"),
+        ("已经是简体了。", "已经是简体了。"),
+        ("plain ASCII, é and かな", "plain ASCII, é and かな"),
+    ],
+)
+def test_traditional_characters_are_folded_in_their_places(text, expected):
+    assert simplify(text) == expected
+    assert simplify(expected) == expected
+
+
+@pytest.mark.parametrize(
+    ("languages", "sides"),
+    [(("zh", "en"), {"src"}), (("en", "zho_Hans"), {"tgt"}), (("zh-Hant", "en"), set()), (("ja", "de"), set())],
+)
+def test_chinese_is_folded_unless_it_is_named_traditional(languages, sides):
+    assert simplified_sides(*languages) == sides

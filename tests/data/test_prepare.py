@@ -440,3 +440,12 @@ def test_one_translation_for_all_is_named_with_its_file(tmp_path):
     train = write(tmp_path / "train.tsv", [(src, "the same") for src, _ in CLEAN])
     with pytest.raises(ValueError, match=r"train\.tsv: a validation set must leave training pairs .+, got 0 of 120"):
         run(tmp_path / "run", train)
+
+
+def test_traditional_chinese_is_folded_on_its_side_if_wanted(tmp_path):
+    train = write(tmp_path / "train.tsv", [(f"龍{n}號", f"dragon {n} 龍") for n in range(30)])
+    languages = {"src_lang": "zh", "tgt_lang": "en"}
+    for simplify, number in ((False, "號"), (True, "号")):
+        dataset = run(tmp_path / number, train, replace(TEXT, simplify=simplify), **languages)
+        sources, targets = zip(*decoded(dataset, dataset.train), strict=True)
+        assert all(text.endswith(number) for text in sources) and all(text.endswith("龍") for text in targets)

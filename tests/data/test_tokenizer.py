@@ -4,6 +4,7 @@ Tokenizers: text comes back exactly, files are whole or refused.
 """
 
 import io
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -206,3 +207,12 @@ def test_a_tokenizer_with_other_special_ids_is_refused(tmp_path):
         ValueError, match=r"tokenizer\.model: the ids of .+ must be \[0, 1, 2, 3\], got \[-1, 0, 1, 2\]"
     ):
         Tokenizer.load(tmp_path)
+
+
+def test_traditional_chinese_is_read_as_simplified_where_it_says_so():
+    plain = Tokenizer((train_characters(["介绍紹一下西安"], 300, True),))
+    folding = replace(plain, simplified=frozenset({"src"}))
+    assert folding.encode("介紹", "src") == plain.encode("介绍", "src") != plain.encode("介紹", "src")
+    assert folding.encode_batch(["介紹"], "src") == plain.encode_batch(["介绍"], "src")
+    assert folding.encode("介紹", "tgt") == plain.encode("介紹", "tgt")
+    assert folding.spans("介紹一下", "src") == [(n, n + 1) for n in range(4)]

@@ -111,3 +111,8 @@ def test_an_engine_from_a_folder_stands_by_itself_in_another_process(trained):
     again = pickle.loads(pickle.dumps(translator))
     assert again.translate("a b c") == translator.translate("a b c")
     assert not again.model.training
+
+
+def test_bundled_models_read_traditional_chinese_as_simplified():
+    traditional, simplified = regard.load("zh-en", "int8").translate(["介紹一下西安", "介绍一下西安"])
+    assert traditional == simplified and "Xi'an" in simplified.text

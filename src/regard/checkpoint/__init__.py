@@ -12,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 
 from regard.atomic import latest, written_names
 from regard.config import Settings, parse_settings
+from regard.data.normalise import simplified_sides
 from regard.data.tokenizer import TOKENIZER_FILES, Tokenizer
 
 CONFIG, SCORES, CARD = "config.json", "scores.json", "card.md"
@@ -62,6 +63,12 @@ def read_json(path: Path) -> dict[str, Any]:
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Write a JSON object for people and programs."""
     path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def load_tokenizer(folder: Path, made: Settings) -> Tokenizer:
+    """Read a model's tokenizer, which reads Traditional Chinese as Simplified if its settings say so."""
+    sides = simplified_sides(made.data.src_lang, made.data.tgt_lang) if made.text.simplify else frozenset()
+    return Tokenizer.load(folder, sides)
 
 
 def read_settings(path: Path) -> Settings:
@@ -208,7 +215,8 @@ def _read_shards(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, str], l
 def describe(folder: Path) -> dict[str, Any]:
     """Tell what a model is: its size, its form on disk, its vocabulary, its settings and its scores."""
     folder = model_folder(folder)
-    made, stored, tokenizer = read_settings(folder / CONFIG), read_stored(folder), Tokenizer.load(folder)
+    made, stored = read_settings(folder / CONFIG), read_stored(folder)
+    tokenizer = load_tokenizer(folder, made)
     # Scales of 8-bit rows are a form of storage, and the running means of a batch norm are not learned.
     apart = (SCALE, ".mean", ".variance") if made.model.norm == "batch" else (SCALE,)
     sizes = [array.size for name, array in stored.arrays.items() if not name.endswith(apart)]

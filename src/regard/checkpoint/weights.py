@@ -25,6 +25,7 @@ from regard.checkpoint import (
     SCORES,
     WEIGHTS,
     is_model_file,
+    load_tokenizer,
     model_folder,
     read_file,
     read_settings,
@@ -243,7 +244,7 @@ def load_model(folder: Path) -> Checkpoint:
     """Read a model folder, or the model inside a run's folder; raise ValueError naming the file that is wrong."""
     folder = model_folder(folder)
     made = read_settings(folder / CONFIG)
-    tokenizer = Tokenizer.load(folder)
+    tokenizer = load_tokenizer(folder, made)
     try:
         with Undrawn():
             model = build_model(made.model, (tokenizer.vocab_size("src"), tokenizer.vocab_size("tgt")))

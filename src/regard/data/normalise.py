@@ -4,6 +4,9 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Literal
 
 # Control characters that are not white space, zero-width spaces, byte-order marks, and lone surrogates.
 _NOISE = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u200b\u2060\ufeff\ud800-\udfff]")
@@ -38,6 +41,29 @@ def normalise(text: str) -> str:
     elif not text.isprintable():
         text = _NOISE.sub("", text)
     return " ".join(text.split())
+
+
+@cache
+def _simplified() -> tuple[dict[int, str], dict[str, str], re.Pattern[str]]:
+    """Return the table of characters, the words that are read otherwise, and a pattern that finds these."""
+    text = (Path(__file__).parent / "traditional.txt").read_text(encoding="utf-8")
+    traditional, simplified, *rows = [line for line in text.splitlines() if not line.startswith("#")]
+    words = dict(row.split(" ") for row in rows)
+    beginnings = "".join(sorted({word[0] for word in words}))
+    longest_first = sorted(words, key=len, reverse=True)
+    pattern = re.compile(rf"(?=[{beginnings}])(?:{'|'.join(longest_first)})")
+    return {ord(a): b for a, b in zip(traditional, simplified, strict=True)}, words, pattern
+
+
+def simplify(text: str) -> str:
+    """Fold Traditional Chinese characters to Simplified ones, as OpenCC's t2s does; each stays in its place."""
+    if text.isascii():
+        return text
+    characters, words, pattern = _simplified()
+    kept = list(text.translate(characters))
+    for match in pattern.finditer(text):
+        kept[match.start() : match.end()] = words[match[0]]
+    return "".join(kept)
 
 
 MAX_MARKS = 30
@@ -164,6 +190,16 @@ def _needs_space(last: str, word: str, closes: bool) -> bool:
     if UNSPACED.match(last[-1]) or UNSPACED.match(word[0]) or CLOSING.fullmatch(word) or OPENING.fullmatch(last):
         return False
     return not (closes and QUOTE in {last, word})
+
+
+CHINESE = {"zh", "zho", "cmn"}
+Side = Literal["src", "tgt"]
+
+
+def simplified_sides(src_lang: str, tgt_lang: str) -> frozenset[Side]:
+    """Return the sides whose language is Chinese and not by name the Traditional one."""
+    named: tuple[tuple[Side, str], ...] = (("src", src_lang), ("tgt", tgt_lang))
+    return frozenset(side for side, lang in named if language_code(lang) in CHINESE and "hant" not in lang.lower())
 
 
 def language_code(code: str) -> str:

@@ -39,7 +39,7 @@ from regard.data.dataset import (
 )
 from regard.data.files import check_file, copy_stdin
 from regard.data.formats import check_excluded_files, check_sources, read_pairs, read_sentences, split_source
-from regard.data.normalise import Pair
+from regard.data.normalise import Pair, simplified_sides, simplify
 from regard.data.prepare_text import TextJob, write_text
 from regard.data.tokenizer import Tokenizer
 from regard.data.vocabulary import LONGEST_PIECE, check_symbols, train_tokenizer
@@ -176,9 +176,15 @@ class PairJob:
     def read(self, sources: Sequence[str]) -> Iterator[Pair]:
         """Yield the pairs of sources, reversed if the settings say so."""
         n = 0
+        simplified = simplified_sides(self.data.src_lang, self.data.tgt_lang) if self.text.simplify else frozenset()
         for origin, source in enumerate(sources):
             for pair in read_pairs((source,), *self.languages()):
                 pair = replace(pair, src=pair.tgt, tgt=pair.src) if self.data.reverse else pair
+                pair = (
+                    replace(pair, **{side: simplify(getattr(pair, side)) for side in simplified})
+                    if simplified
+                    else pair
+                )
                 n += 1
                 if n % EVERY == 0:
                     self.tick(EVERY)

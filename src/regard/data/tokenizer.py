@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from enum import IntEnum
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import sentencepiece
 from numpy.typing import NDArray
 
 from regard.atomic import atomic_file
-from regard.data.normalise import normalise
+from regard.data.normalise import Side, normalise, simplify
 
 VARINT, FIXED_64, BYTES, FIXED_32 = 0, 1, 2, 5  # wire types of protocol buffers
 BPE = 2  # model type in the file; 1 is unigram
@@ -210,7 +210,6 @@ def _read_characters(model: bytes) -> dict[str, Any]:
         raise ValueError(f"a character tokenizer must be a complete JSON file, got {error!r}") from error
 
 
-Side = Literal["src", "tgt"]
 Ids = Sequence[int] | NDArray[np.integer]
 JOINT = "tokenizer.model"
 SEPARATE = ("tokenizer.src.model", "tokenizer.tgt.model")
@@ -227,6 +226,7 @@ class Tokenizer:
     """
 
     models: tuple[bytes, ...]  # as SentencePiece writes them, or `learn_characters`: one for both sides, or two
+    simplified: frozenset[Side] = frozenset()  # sides on which Traditional Chinese is read as Simplified
 
     pad_id: ClassVar[int] = 0
     unk_id: ClassVar[int] = 1
@@ -260,11 +260,11 @@ class Tokenizer:
 
     def encode(self, text: str, side: Side) -> list[int]:
         """Return the ids of the most probable segmentation."""
-        return self._processor(side).encode(self._normalise(text))
+        return self._processor(side).encode(self._normalise(text, side))
 
     def encode_batch(self, texts: Iterable[str], side: Side) -> list[list[int]]:
         """Encode many texts on all cores, and few one by one: starting threads would take longer."""
-        cutter, plain = self._processor(side), [self._normalise(text) for text in texts]
+        cutter, plain = self._processor(side), [self._normalise(text, side) for text in texts]
         return cutter.encode(plain) if len(plain) > MIN_BATCH else [cutter.encode(text) for text in plain]
 
     def decode(self, ids: Ids, side: Side = "tgt") -> str:
@@ -280,9 +280,9 @@ class Tokenizer:
 
         A piece that is only a space gets the span of the next character; all bytes of a character have its span.
         """
+        plain = self._normalise(text, side)
         if self.exact:
-            return self._processor(side).spans(text)
-        plain = normalise(text)
+            return self._processor(side).spans(plain)
         return piece_spans(self._processor(side).encode(plain, out_type="serialized_proto"), plain)
 
     def save(self, folder: Path) -> None:
@@ -295,13 +295,14 @@ class Tokenizer:
             (folder / name).unlink(missing_ok=True)
 
     @classmethod
-    def load(cls, folder: Path) -> "Tokenizer":
+    def load(cls, folder: Path, simplified: frozenset[Side] = frozenset()) -> "Tokenizer":
         names = (JOINT,) if (folder / JOINT).exists() else SEPARATE
         models = tuple(_read(folder / name) for name in names)
-        return cls(models)
+        return cls(models, simplified)
 
-    def _normalise(self, text: str) -> str:
-        return text if self.exact else normalise(text)
+    def _normalise(self, text: str, side: Side) -> str:
+        plain = text if self.exact else normalise(text)
+        return simplify(plain) if side in self.simplified else plain
 
     def _processor(self, side: Side) -> Any:
         return self._processors[side]  # pyright: ignore[reportAttributeAccessIssue]

@@ -5,7 +5,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regard.checkpoint import CONFIG, model_folder, read_settings, read_stored
+from regard.checkpoint import CONFIG, load_tokenizer, model_folder, read_settings, read_stored
 from regard.config import Settings, choose
 from regard.data.tokenizer import Tokenizer
 from regard.device import find_device
@@ -39,7 +39,8 @@ def load(
     """
     device = choose_device(device, precision)
     folder = model_folder(find_model(path))
-    made, tokenizer = read_settings(folder / CONFIG), Tokenizer.load(folder)
+    made = read_settings(folder / CONFIG)
+    tokenizer = load_tokenizer(folder, made)
     engine = open_native(folder, made, tokenizer, precision) if device == "cpu" else None
     if engine is None:
         return _load_plain(folder, device, precision, shortlist)

@@ -248,6 +248,16 @@ def write_card(folder: Path, made_by: str) -> list[str]:
     return lacks(card)
 
 
+def _script(settings: Mapping[str, Any]) -> str:
+    """Say how Chinese is read, if it is folded."""
+    folded = settings["text"]["simplify"]
+    return (
+        "\nTraditional Chinese is read as Simplified, character by character, as in its training text."
+        if folded
+        else ""
+    )
+
+
 def make_card(name: str, found: Mapping[str, Any], made_by: str) -> str:
     """Word the card of a model that `describe` described."""
     data, model = found["settings"]["data"], found["settings"]["model"]
@@ -280,7 +290,7 @@ The licences ask that the sources are named and, some of them, that what is made
 
 It knows what it has read: short everyday and technical sentences. It translates sentence by sentence, without what came
 before, reads at most {found["settings"]["text"]["max_len"]} pieces at a time, and may be wrong or leave things out
-without a sign of it. Names and numbers deserve a second look.
+without a sign of it. Names and numbers deserve a second look.{_script(found["settings"])}
 
 ## How to make it again
 

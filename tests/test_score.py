@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from regard.score import score, words
+from regard.score import compare, score, score_sentences, words
 
 ENGLISH = ["The cat sat on the mat .", "Introduce Xi'an to me, please."]
 
@@ -60,3 +60,22 @@ def test_outputs_without_their_reference_are_refused():
 def test_nothing_to_score_is_refused():
     with pytest.raises(ValueError, match="there must be an output to score, got 0"):
         score([], [], "en")
+
+
+def test_any_of_several_references_will_do():
+    assert score(["a b c d e"], ["v w x y z"], "en", others=[["a b c d e"]]).bleu > 99
+
+
+def test_each_sentence_has_its_scores():
+    perfect, poor = score_sentences([ENGLISH[0], "nothing like it"], [ENGLISH], "en")
+    assert perfect.bleu > 99.9 and perfect.chrf > 99.9 and poor.bleu < 10 and poor.chrf < 30
+
+
+def test_a_better_system_is_told_from_an_equal_one():
+    references = [f"the {i} cats of house {i * 7} sat on {i * 3} mats" for i in range(50)]
+    worse = [text.replace("cats", "dogs") if i % 3 else text.replace("mats", "") for i, text in enumerate(references)]
+    first, equal, better = compare({"worse": worse, "same": worse, "better": references}, [references], "en", 200)
+    assert first.bleu_p is None and equal.bleu_p > 0.5 and better.bleu_p < 0.02
+    assert first.bleu_interval[0] <= first.bleu <= first.bleu_interval[1] < better.bleu_interval[0] + 1e-9
+    with pytest.raises(ValueError, match="got 50 for 3"):
+        compare({"one": worse[:3]}, [references], "en")

@@ -220,6 +220,31 @@ def test_scores_have_signatures(run, trained, tmp_path):
     assert json.loads(run("evaluate", "-m", trained, "--data", turned, "--reverse", "--json").out) == found
 
 
+def test_outputs_are_kept_and_systems_compared(run, trained, tmp_path):
+    pairs = reversals(23, seed=77)
+    text, out = write_tsv(tmp_path / "test.tsv", pairs), tmp_path / "out.jsonl"
+    perfect, other = tmp_path / "perfect.txt", tmp_path / "other.txt"
+    perfect.write_text("\n".join(tgt for _, tgt in pairs) + "\n")
+    other.write_text("x\n" * 23)
+    found = json.loads(
+        run(
+            *("evaluate", "-m", trained, "--data", text, "--json", "--out", out),
+            *("--reference", other, "--against", perfect, "--resamples", "100"),
+        ).out
+    )
+    mine, best = found["systems"]
+    assert mine["bleu"] == found["bleu"] < 99 < best["bleu"]
+    assert mine["bleu_interval"][0] <= mine["bleu"] + 5 and mine["bleu_p"] is None and best["bleu_p"] < 0.05
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [(row["source"], row["references"]) for row in rows] == [(src, [tgt, "x"]) for src, tgt in pairs]
+    assert all(0 <= row["bleu"] <= 100 and 0 <= row["chrf"] <= 100 for row in rows)
+    run("evaluate", "-m", trained, "--data", text, "--out", tmp_path / "out.txt", "--resamples", "0")
+    assert (tmp_path / "out.txt").read_text().splitlines() == [row["output"] for row in rows]
+    short = write_tsv(tmp_path / "short.tsv", pairs[:5])
+    said = run("evaluate", "-m", trained, "--data", short, "--against", perfect, code=2).err
+    assert "a line for each of the 5 sentences, got 23" in " ".join(said.split())
+
+
 def test_a_shortlist_is_learned_and_used(run, trained, text, tmp_path):
     listed = tmp_path / "words.shortlist"
     told = run("shortlist", "-m", trained, "--data", text, "-o", listed, "--frequent", "9", "--each", "4").err

@@ -24,11 +24,25 @@ from regard.pipeline.shortlist import learn_shortlist
 from regard.pipeline.translator import Translator
 from regard.plot.style import check_figure, save_and_report
 from regard.plot.tables import head_table
-from regard.score import Scores, score
-from regard.terminal import QUIET, escape, message, open_output, print_json, print_tables, progress_bar
+from regard.score import Scores, SystemScore, compare, score, score_sentences
+from regard.terminal import (
+    QUIET,
+    escape,
+    message,
+    open_output,
+    print_json,
+    print_tables,
+    progress_bar,
+    to_json,
+    to_json_line,
+)
 from regard.trace.head_report import ORDERS, report_heads
 from regard.zoo import find_model, pick, present
 
+REFERENCE = "Further references: a file with a line for each sentence. May be repeated."
+AGAINST = "Another system to compare with: a file of its outputs, or a model. May be repeated."
+RESAMPLES = "Resampled test sets for intervals and comparisons; 0 leaves them out."
+OUTPUTS = "Keep the outputs here, line by line; as .jsonl with sources, references and scores of each sentence."
 DATA = "Parallel text, ideally what the model was trained on. May be repeated."
 LIMIT = "Read at most this many sentence pairs; 100,000 short ones take six seconds and 0.7 GiB."
 FREQUENT = "Always allow this many of the most frequent target tokens."
@@ -47,6 +61,10 @@ FIGURES = {".png", ".svg", ".pdf"}
 def evaluate(
     data: Annotated[list[str], Option(help="Parallel text: sources and references.")],
     model: Model,
+    reference: Annotated[list[str] | None, Option(help=REFERENCE)] = None,
+    against: Annotated[list[str] | None, Option(help=AGAINST)] = None,
+    resamples: Annotated[int, Option(min=0, help=RESAMPLES)] = 1000,
+    out: Annotated[Path | None, Option("--out", "-o", help=OUTPUTS)] = None,
     set_: SetDecode = None,
     beam: Beam = None,
     precision: Precision = "float32",
@@ -55,9 +73,25 @@ def evaluate(
     reverse: Reverse = False,
     json_: Json = False,
 ) -> None:
+    if against and not resamples:
+        raise ValueError("--against compares by resampling, got --resamples 0: leave one out")
+    if out is not None and not out.parent.is_dir():
+        raise ValueError(f"the folder for {out.name!r} does not exist: {out.parent}")
     translator = load_translator(model, precision, device_for(device, shortlist), shortlist)
-    scores = score_translations(translator, data, reverse, decode_settings(translator.settings, beam, None, set_))
-    print_json(scores) if json_ else print_tables(scores_table(scores))
+    pairs = read_sides(data, (translator.src_lang, translator.tgt_lang), reverse)
+    sources, references = [src for src, _ in pairs], read_references(reference, [tgt for _, tgt in pairs])
+    others = {each: other_system(each, len(sources), device) for each in against or ()}
+    outputs = translate_all(translator, sources, decode_settings(translator.settings, beam, None, set_))
+    if out is not None:
+        with open_output(out) as write:
+            for line in output_lines(sources, outputs, references, translator.tgt_lang, out):
+                write(line)
+    scores = score(outputs, references[0], translator.tgt_lang, others=references[1:])
+    systems = {model: outputs} | {name: translated_by(system, sources) for name, system in others.items()}
+    compared = compare(systems, references, translator.tgt_lang, resamples) if resamples else []
+    if json_:
+        return print_json({**to_json(scores), "systems": compared})
+    print_tables(scores_table(scores, compared), *([systems_table(compared)] if against else []))
 
 
 def shortlist(
@@ -176,22 +210,84 @@ def read_with_model(
     return name, load_translator(name, device=device), pairs
 
 
-def score_translations(translator: Translator, data: list[str], reverse: bool, decode: DecodeSettings) -> Scores:
-    """Translate one side of parallel text behind a progress bar, and score it against the other."""
-    pairs = read_sides(data, (translator.src_lang, translator.tgt_lang), reverse)
-    sources, references = [src for src, _ in pairs], [tgt for _, tgt in pairs]
+def translate_all(translator: Translator, sources: list[str], decode: DecodeSettings) -> list[str]:
+    """Translate behind a progress bar."""
     translations = progress_bar(translator.stream(sources, decode), len(sources), "translating")
-    return score([each.text for each in translations], references, translator.tgt_lang)
+    return [each.text for each in translations]
 
 
-def scores_table(scores: Scores) -> Table:
-    """List scores with their signatures."""
+def score_translations(translator: Translator, data: list[str], reverse: bool, decode: DecodeSettings) -> Scores:
+    """Translate one side of parallel text, and score it against the other."""
+    pairs = read_sides(data, (translator.src_lang, translator.tgt_lang), reverse)
+    outputs = translate_all(translator, [src for src, _ in pairs], decode)
+    return score(outputs, [tgt for _, tgt in pairs], translator.tgt_lang)
+
+
+def other_system(name: str, n: int, device: str) -> list[str] | Translator:
+    """Return what a system is compared by: the outputs in a file, or a model."""
+    return read_outputs(name, n) if Path(name).is_file() else load_translator(name, device=device)
+
+
+def translated_by(system: list[str] | Translator, sources: list[str]) -> list[str]:
+    """Return a system's outputs."""
+    return translate_all(system, sources, system.settings) if isinstance(system, Translator) else system
+
+
+def read_references(files: list[str] | None, first: list[str]) -> list[list[str]]:
+    """Return the references of the text, and further ones, which have a line for each sentence."""
+    return [first, *(read_outputs(file, len(first)) for file in files or ())]
+
+
+def read_outputs(file: str, n: int) -> list[str]:
+    """Read a line for each of n sentences."""
+    lines = list(read_lines(file))
+    if len(lines) != n:
+        raise ValueError(f"{file}: there must be a line for each of the {n:,} sentences, got {len(lines):,}")
+    return lines
+
+
+def output_lines(
+    sources: list[str], outputs: list[str], references: list[list[str]], tgt_lang: str, out: Path
+) -> Iterator[str]:
+    """Yield the outputs line by line; for a .jsonl file with their sources, references and scores."""
+    if out.suffix.lower() != ".jsonl":
+        yield from (" ".join(text.split()) for text in outputs)
+        return
+    rows = zip(sources, outputs, *references, strict=True)
+    for (source, output, *known), found in zip(rows, score_sentences(outputs, references, tgt_lang), strict=True):
+        yield to_json_line({"source": source, "output": output, "references": known, **to_json(found)})
+
+
+def scores_table(scores: Scores, compared: list[SystemScore]) -> Table:
+    """List scores with their signatures, and with their intervals where there are any."""
     table = Table(title=f"{scores.n:,} sentences", **QUIET)
-    for column in ("score", "value", "signature"):
+    for column in ("score", "value", *(["95 % interval"] if compared else []), "signature"):
         table.add_column(column, justify="right" if column == "value" else "left")
-    table.add_row("BLEU", f"{scores.bleu:.2f}", scores.bleu_signature)
-    table.add_row("chrF", f"{scores.chrf:.2f}", scores.chrf_signature)
+    intervals = [(compared[0].bleu_interval, compared[0].chrf_interval)] if compared else []
+    of_bleu, of_chrf = ([_interval(each[i]) for each in intervals] for i in (0, 1))
+    table.add_row("BLEU", f"{scores.bleu:.2f}", *of_bleu, scores.bleu_signature)
+    table.add_row("chrF", f"{scores.chrf:.2f}", *of_chrf, scores.chrf_signature)
     return table
+
+
+def systems_table(compared: list[SystemScore]) -> Table:
+    """List systems with intervals and the significance of their difference from the first."""
+    table = Table(
+        title="Against the first system",
+        caption="p: paired bootstrap, the chance of such a difference between equal systems",
+        **QUIET,
+    )
+    for column in ("system", "BLEU", "95 % interval", "p", "chrF", "95 % interval", "p"):
+        table.add_column(column, justify="left" if column == "system" else "right")
+    for each in compared:
+        ps = ["–" if p is None else f"{p:.3f}" for p in (each.bleu_p, each.chrf_p)]
+        of_bleu = f"{each.bleu:.2f}", _interval(each.bleu_interval), ps[0]
+        table.add_row(each.name, *of_bleu, f"{each.chrf:.2f}", _interval(each.chrf_interval), ps[1])
+    return table
+
+
+def _interval(ends: tuple[float, float]) -> str:
+    return f"{ends[0]:.2f} … {ends[1]:.2f}"
 
 
 def reverse_names(asked: str | None, name: str, translator: Translator) -> list[str]:

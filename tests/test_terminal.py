@@ -79,16 +79,20 @@ def test_everything_becomes_json():
     assert json.loads(json.dumps(to_json({1: value}), allow_nan=False)) == {"1": expected}
 
 
-def test_an_output_file_is_complete_or_not_there(tmp_path, capsys):
+def test_an_output_file_is_complete_and_what_is_not_is_kept_beside_it(tmp_path, capsys):
     path = tmp_path / "out.txt"
     with open_output(path) as write:
         write("one")
         assert not path.exists()
-    assert path.read_text() == "one\n"
+    for half in ("half", "another"):
+        with pytest.raises(KeyboardInterrupt), open_output(path) as write:
+            write(half)
+            raise KeyboardInterrupt
+        assert "out.txt.unfinished" in capsys.readouterr().err.replace("\n", "")
     with pytest.raises(KeyError), open_output(tmp_path / "other.txt") as write:
-        write("half")
         raise KeyError
-    assert [each.name for each in tmp_path.iterdir()] == ["out.txt"]
+    texts = {each.name: each.read_text() for each in tmp_path.iterdir()}
+    assert texts == {"out.txt": "one\n", "out.txt.unfinished": "half\n", "out.txt.unfinished1": "another\n"}
     with open_output(None) as write:
         write("two")
     assert capsys.readouterr().out == "two\n"

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -99,12 +101,30 @@ def to_json(value: Any) -> Any:
 
 @contextmanager
 def open_output(path: Path | None) -> Iterator[Callable[[str], None]]:
-    """Yield a function that writes a line: to stdout, or to a file that is complete in the end or not there at all."""
+    """Yield a function that writes a line: to stdout at once, or to a file that is complete in the end.
+
+    If an exception is raised, Ctrl-C's too, what was written is kept beside it under another name, and a file that was
+    there before stays as it was.
+    """
     if path is None:
-        yield print
+        yield partial(print, flush=True)
         return
-    with atomic_file(path) as draft, draft.open("w", encoding="utf-8") as file:
-        yield lambda line: print(line, file=file)
+    with atomic_file(path) as draft:
+        try:
+            with draft.open("w", encoding="utf-8") as file:
+                yield partial(print, file=file)
+        except BaseException:
+            _keep_unfinished(draft, path)
+            raise
+
+
+def _keep_unfinished(draft: Path, path: Path) -> None:
+    if not draft.exists() or not draft.stat().st_size:
+        return
+    names = (path.with_name(f"{path.name}.unfinished{number or ''}") for number in count())
+    kept = next(name for name in names if not name.exists())
+    draft.rename(kept)
+    message(f"[dim]what was written so far is in[/] {escape(str(kept))}")
 
 
 def readable(token: str) -> str:

@@ -6,7 +6,9 @@ Bytes of files: every compression gives back what went in, and damage is named.
 import gzip
 import io
 import lzma
+import os
 import random
+import sys
 import tracemalloc
 from types import SimpleNamespace
 
@@ -15,8 +17,17 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.cli.translate import windows
 from regard.data import files as lines
-from regard.data.files import _BlockStream, _decompress_zstd, format_suffix, open_bytes, read_lines
+from regard.data.files import (
+    _BlockStream,
+    _decompress_zstd,
+    format_suffix,
+    open_bytes,
+    read_good_lines,
+    read_lines,
+    stdin_pauses,
+)
 
 # Signs at which Python's own splitting would end a line, and others.
 SIGNS = st.text(st.sampled_from("ab\t\x0b\x0c\x1c\x1e\x85\u2028\u2029介"), max_size=6)
@@ -179,3 +190,51 @@ def test_a_dash_is_standard_input(monkeypatch):
 )
 def test_the_format_is_the_ending_before_the_compression(source, result):
     assert format_suffix(source) == result
+
+
+@pytest.fixture
+def pipe(monkeypatch):
+    """Make a pipe standard input, and yield the end that is written to."""
+    reading, writing = os.pipe()
+    with open(reading, encoding="utf-8") as stdin, open(writing, "wb", buffering=0) as stdout:
+        monkeypatch.setattr("sys.stdin", stdin)
+        monkeypatch.setattr(lines, "PAUSE", 0.0)
+        yield stdout
+
+
+def test_a_pipe_pauses_until_a_line_or_its_end_comes(pipe):
+    assert stdin_pauses()
+    pipe.write(b"one\ntwo\n")
+    assert not stdin_pauses()
+    found = read_lines("-")
+    assert next(found) == "one" and not stdin_pauses(), "the second line is in the buffer"
+    assert next(found) == "two" and stdin_pauses()
+    assert os.get_blocking(sys.stdin.fileno())
+    pipe.close()
+    assert not stdin_pauses() and list(found) == []
+
+
+def test_what_is_not_a_file_of_the_system_never_pauses(monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    assert not stdin_pauses()
+
+
+def test_lines_are_taken_as_they_come(pipe):
+    found = windows(read_lines("-"), stdin_pauses)
+    pipe.write(b"one\ntwo\n")
+    assert next(found) == ["one", "two"]
+    pipe.write(b"three\n")
+    assert next(found) == ["three"]
+    pipe.write(b"four\nfive")
+    pipe.close()
+    assert list(found) == [["four", "five"]]
+
+
+def test_lines_that_cannot_be_read_are_reported_and_left_empty(tmp_path, monkeypatch):
+    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 100)
+    path = tmp_path / "text.txt"
+    path.write_bytes(b"one\n\xff\xfe\xfd\n" + b"x" * 500 + b"\nfour\n")
+    problems = []
+    assert list(read_good_lines(str(path), problems.append)) == ["one", "", "", "four"]
+    assert "text.txt, line 2: text must be UTF-8, got b'\\xff\\xfe\\xfd" in problems[0]
+    assert "text.txt, line 3: a line must be shorter than 100 bytes" in problems[1]

@@ -1,6 +1,6 @@
 """The command translate, and how a model and its decoding settings are chosen on the command line."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from itertools import tee
 from pathlib import Path
@@ -10,11 +10,11 @@ from typer import Argument, Option
 
 from regard.cli.options import AnyModel, Beam, Device, Json, Precision, SetDecode, Source, Target
 from regard.config import DecodeSettings, merge, parse_override, parse_settings
-from regard.data.files import read_lines
+from regard.data.files import read_good_lines, stdin_pauses
 from regard.data.normalise import language_code
 from regard.pipeline import load_translator
-from regard.pipeline.translator import Translation, Translator
-from regard.terminal import message, open_output, progress_bar, to_json_line
+from regard.pipeline.translator import WINDOW, Translation, Translator
+from regard.terminal import escape, message, open_output, progress_bar, to_json_line
 from regard.zoo import HOME, peek, pick
 
 INPUT = "File with one sentence per line; - is stdin."
@@ -45,27 +45,49 @@ def translate(
         raise ValueError("--json and --pairs exclude each other: leave one out")
     if tag and not pairs:
         raise ValueError(f"--tag goes before the translations of --pairs, got {tag!r} without: add --pairs")
-    lines = iter(text) if text else read_lines(input_)
+    lines = iter(text) if text else read_good_lines(input_, _report)
     folder, lines = (model, lines) if model is not None else pick_model(src, tgt, lines)
     translator = load_translator(folder, precision, device_for(device, shortlist), shortlist)
     check_languages(translator, src, tgt)
     decode = decode_settings(translator.settings, beam, n_best, set_)
+    pauses = stdin_pauses if input_ == "-" and not text else _never
     if pairs:
         lines, originals = tee(lines)
-        rows = back_translations(_translations(translator, lines, decode), originals, tag)
+        rows = back_translations(_translations(translator, lines, decode, pauses), originals, tag)
     else:
-        translations = _translations(translator, lines, decode)
+        translations = _translations(translator, lines, decode, pauses)
         rows = (to_json_line(each) if json_ else format_line(each, decode.n_best) for each in translations)
     with open_output(out) as write:
         for row in rows:
             write(row)
 
 
-def _translations(translator: Translator, lines: Iterable[str], decode: DecodeSettings) -> Iterator[Translation]:
-    for number, each in enumerate(progress_bar(translator.stream(lines, decode), None, "translating"), start=1):
+def _report(problem: str) -> None:
+    message(f"[yellow]{escape(problem)}; its translation is left empty[/]")
+
+
+def _never() -> bool:
+    return False
+
+
+def _translations(
+    translator: Translator, lines: Iterable[str], decode: DecodeSettings, pauses: Callable[[], bool]
+) -> Iterator[Translation]:
+    found = (each for window in windows(lines, pauses) for each in translator.stream(window, decode))
+    for number, each in enumerate(progress_bar(found, None, "translating"), start=1):
         if each.warning is not None:
-            message(f"[dim]line {number}: {each.warning}[/]")
+            message(f"[yellow]line {number}: {each.warning}[/]")
         yield each
+
+
+def windows(lines: Iterable[str], pauses: Callable[[], bool]) -> Iterator[list[str]]:
+    """Yield lines as many at a time as are sorted into batches, or as have come when the input pauses."""
+    rest = iter(lines)
+    for line in rest:
+        window = [line]
+        while len(window) < WINDOW and not pauses() and (more := next(rest, None)) is not None:
+            window.append(more)
+        yield window
 
 
 def pick_model(src: str | None, tgt: str | None, lines: Iterable[str], home: Path = HOME) -> tuple[Path, Iterator[str]]:
@@ -111,4 +133,4 @@ def back_translations(translations: Iterable[Translation], originals: Iterable[s
     for translation, original in zip(translations, originals, strict=True):
         for each in translation.alternatives:
             if each.text:
-                yield f"{tag} {each.text}".strip() + "\t" + " ".join(original.split())
+                yield " ".join(f"{tag} {each.text}".split()) + "\t" + " ".join(original.split())

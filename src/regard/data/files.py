@@ -4,14 +4,16 @@ import codecs
 import gzip
 import io
 import lzma
+import os
 import shutil
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from select import select
 from typing import cast
 
 from regard.atomic import atomic_file, ensure_folder
@@ -123,24 +125,64 @@ def read_lines(source: str, skip_overlong: bool = False) -> Iterator[str]:
 
     A line that is too long raises ValueError; or, if it is to be skipped, OVERLONG_LINE stands for it.
     """
+    for where, raw in _raw_lines(source):
+        if raw is not None:
+            yield _decode(raw, where)
+        elif skip_overlong:
+            yield OVERLONG_LINE
+        else:
+            raise ValueError(f"{where}: {_rule()}; give text with one pair on each line")
+
+
+def read_good_lines(source: str, report: Callable[[str], None]) -> Iterator[str]:
+    """Yield the lines of a file, an empty one for each that cannot be read; `report` is told which and why."""
+    for where, raw in _raw_lines(source):
+        line = ""
+        try:
+            if raw is None:
+                report(f"{where}: {_rule()}")
+            else:
+                line = _decode(raw, where)
+        except ValueError as error:
+            report(str(error))
+        yield line
+
+
+def _rule() -> str:
+    return f"a line must be shorter than {MAX_LINE_BYTES} bytes"
+
+
+def _raw_lines(source: str) -> Iterator[tuple[str, bytes | None]]:
+    """Yield the place and the bytes of each line, None for one that is too long, of which the rest is read over."""
     with open_bytes(source) as stream:
         for number, raw in enumerate(iter(partial(stream.readline, MAX_LINE_BYTES), b""), start=1):
+            where = f"{source}, line {number}"
             if number == 1:
                 raw = _strip_bom(raw, source)
-            where = f"{source}, line {number}"
             if len(raw) < MAX_LINE_BYTES:
-                yield _decode(raw, where).removesuffix("\n").removesuffix("\r")
+                yield where, raw
                 continue
-            if not skip_overlong:
-                rule = f"a line must be shorter than {MAX_LINE_BYTES} bytes"
-                raise ValueError(f"{where}: {rule}; give text with one pair on each line")
-            _skip_line(stream, raw)
-            yield OVERLONG_LINE
+            yield where, None
+            while raw and not raw.endswith(b"\n"):
+                raw = stream.readline(MAX_LINE_BYTES)
 
 
-def _skip_line(stream: io.BufferedIOBase, raw: bytes) -> None:
-    while raw and not raw.endswith(b"\n"):
-        raw = stream.readline(MAX_LINE_BYTES)
+PAUSE = 0.05  # seconds without a line
+
+
+def stdin_pauses() -> bool:
+    """Tell whether standard input is a pipe or a terminal from which no further line has come for a moment."""
+    stream = sys.stdin.buffer
+    try:
+        fd = stream.fileno()
+        os.set_blocking(fd, False)
+    except (OSError, ValueError):  # not a file of the system's
+        return False
+    try:
+        has_line = b"\n" in cast(io.BufferedReader, stream).peek(1)
+    finally:
+        os.set_blocking(fd, True)
+    return not has_line and not select([fd], [], [], PAUSE)[0]
 
 
 def _strip_bom(raw: bytes, source: str) -> bytes:
@@ -151,7 +193,7 @@ def _strip_bom(raw: bytes, source: str) -> bytes:
 
 def _decode(raw: bytes, where: str) -> str:
     try:
-        return raw.decode("utf-8")
+        return raw.decode("utf-8").removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError as error:
         wrong = raw[error.start : error.start + 4]
         raise ValueError(

@@ -86,7 +86,9 @@ def test_what_is_drawn_is_what_is_saved(settings):
 def test_nothing_in_a_run_is_pickled(trained):
     endings = {path.suffix for path in trained.rglob("*") if path.is_file() and "tensorboard" not in path.parts}
     assert endings <= {".safetensors", ".json", ".jsonl", ".model", ".txt", ".tsv", ".bin", ".offsets", ".png"}
-    assert sorted(path.name for path in (trained / "model").iterdir()) == sorted([*FILES, "scores.json"])
+    assert sorted(path.name for path in (trained / "model").iterdir()) == sorted(
+        [*FILES, "scores.json", "checksums.json"]
+    )
 
 
 def test_a_moved_model_works_without_what_it_was_made_from(trained, tmp_path, monkeypatch):

@@ -394,7 +394,7 @@ def test_exporting_leaves_what_is_not_of_a_model(run, trained, tmp_path):
     (tmp_path / "out.partial").write_text("mine")
     run("export", trained, "--out", out, "--overwrite")
     assert sorted(path.name for path in out.iterdir()) == [
-        *("config.json", "model.safetensors", "notes.txt", "scores.json", "tokenizer.model"),
+        *("checksums.json", "config.json", "model.safetensors", "notes.txt", "scores.json", "tokenizer.model"),
     ]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "out.old", "out.partial"]
 

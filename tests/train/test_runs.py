@@ -428,13 +428,87 @@ def test_what_is_left_to_the_machine_is_settled():
             find_device("cuda")
 
 
-@pytest.mark.parametrize("name", ["state.safetensors", "progress.json"])
-def test_a_damaged_checkpoint_is_named(peaceful, tmp_path, name):
-    run = shutil.copytree(peaceful, tmp_path / "run")
-    path = checkpoints(run / "checkpoints")[-1] / name
+def cut(path):
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(ValueError, match=f"step-00000012/{name}: this is not a complete"):
+
+
+def flip(path):
+    """Flip one bit in the middle of a file."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("name", ["state.safetensors", "progress.json"])
+@pytest.mark.parametrize("damage", [cut, flip])
+def test_a_damaged_checkpoint_is_said_and_the_next_older_is_used(peaceful, tmp_path, name, damage):
+    run = shutil.copytree(peaceful, tmp_path / "run")
+    damage(run / "checkpoints" / "step-00000012" / name)
+    run_training(read_run_settings(run), run)
+    assert_same_end(run, peaceful)
+    log = (run / "log.txt").read_text()
+    assert "step-00000012 cannot be used, trying the next older checkpoint" in log
+    assert f"step-00000012/{name}: this file is damaged, its checksum must be" in log
+    assert "resuming from step 9" in log
+    assert (run / "checkpoints" / "damaged-step-00000012").is_dir()
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_is_not_resumed(peaceful, tmp_path):
+    run = shutil.copytree(peaceful, tmp_path / "run")
+    for folder in checkpoints(run / "checkpoints"):
+        flip(folder / "state.safetensors")
+    with pytest.raises(
+        ValueError, match=r"step-00000012/state.safetensors: this file is damaged, its checksum must be"
+    ):
         run_training(read_run_settings(run), run)
+    with pytest.raises(ValueError, match=r"step-00000009/state.safetensors: this file is damaged"):
+        average_run(run, tmp_path / "mean", 2)
+
+
+def test_damaged_ids_are_prepared_again_with_the_runs_tokenizer(peaceful, tmp_path):
+    run = shutil.copytree(peaceful, tmp_path / "run")
+    shutil.rmtree(run / "checkpoints" / "step-00000012")
+    flip(run / "data" / "train" / "tgt.bin")
+    run_training(read_run_settings(run), run)
+    assert "preparing the text again: " in (run / "log.txt").read_text()
+    assert_same_end(run, peaceful)
+
+
+class TestChangedText:
+    """Between stop and resume the text became another one."""
+
+    @pytest.fixture
+    def run(self, peaceful, text, tmp_path):
+        """Stop a run at step 6, on a text of its own."""
+        text = shutil.copy2(text, tmp_path / "pairs.tsv")
+        settings = make_settings(text, EVERYTHING, {"train": {"max_steps": 6}})
+        run_training(settings, tmp_path / "run")
+        return tmp_path / "run"
+
+    def resume(self, run, accept_new_data=False):
+        settings = read_run_settings(run)
+        longer = replace(settings, train=replace(settings.train, max_steps=8))
+        return train(longer, run, lambda progress: None, accept_new_data)
+
+    def test_another_text_is_refused_unless_it_is_accepted(self, run, tmp_path):
+        text = tmp_path / "pairs.tsv"
+        size = text.stat().st_size
+        tokenizer = (run / "model" / "tokenizer.model").read_bytes()
+        write_tsv(text, [(src.replace("a", "x"), tgt.replace("a", "x")) for src, tgt in reversals(280, seed=8)])
+        kept = state_of(run)
+        message = f"{text} had {size:,} bytes and has {text.stat().st_size:,}, with other contents: restore it, or"
+        with pytest.raises(ValueError, match=message):
+            self.resume(run)
+        assert all(torch.equal(value, kept[name]) for name, value in state_of(run).items())
+        assert self.resume(run, accept_new_data=True).progress.step == 8
+        assert (run / "data" / "tokenizer.model").read_bytes() == tokenizer
+        assert (run / "model" / "tokenizer.model").read_bytes() == tokenizer
+        assert self.resume(run).progress.step == 8  # it is this run's text now
+
+    def test_the_same_text_with_another_time_is_the_same(self, run, tmp_path):
+        os.utime(tmp_path / "pairs.tsv", ns=(1, 1))
+        assert self.resume(run).progress.step == 8
+        assert "is unchanged and is used again" in (run / "log.txt").read_text()
 
 
 def test_a_run_without_a_model_of_its_own_loads(peaceful):

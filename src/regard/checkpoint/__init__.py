@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from regard.atomic import latest, written_names
+from regard.atomic import CHECKSUMS, latest, verify_checksums, written_names
 from regard.config import Settings, parse_settings
 from regard.data.normalise import simplified_sides
 from regard.data.tokenizer import TOKENIZER_FILES, Tokenizer
@@ -30,7 +30,9 @@ SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
 
 def is_model_file(name: str) -> bool:
     """Tell whether a name is that of a file of a model's folder."""
-    return name in {CONFIG, SCORES, CARD, ALIGNMENT, WEIGHTS, INDEX, *TOKENIZER_FILES} or bool(SHARD.fullmatch(name))
+    return name in {CONFIG, SCORES, CARD, ALIGNMENT, WEIGHTS, INDEX, CHECKSUMS, *TOKENIZER_FILES} or bool(
+        SHARD.fullmatch(name)
+    )
 
 
 def check_out(out: Path, overwrite: bool) -> None:
@@ -159,6 +161,7 @@ def read_stored(folder: Path) -> StoredArrays:
         arrays, dtypes, paths = _read_shards(folder)
     if not arrays:
         raise ValueError(f"{paths[0]}: a model must have weights, got a file without any: copy the folder again")
+    verify_checksums(folder)
     return StoredArrays(path, arrays, dtypes, len(paths), sum(path.stat().st_size for path in paths))
 
 

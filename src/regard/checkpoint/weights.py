@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from regard import __version__
-from regard.atomic import atomic_folder
+from regard.atomic import atomic_folder, write_checksums
 from regard.build import build_model
 from regard.checkpoint import (
     ALIGNMENT,
@@ -235,9 +235,10 @@ def _portable(made: Settings) -> Settings:
 
 def _write(part: Path, checkpoint: Checkpoint, scores: Mapping[str, Any], form: Form) -> None:
     write_weights(part, unique_tensors(checkpoint.model), form)
+    checkpoint.tokenizer.save(part)
+    write_checksums(part)  # of these alone: scores and settings may change later
     write_json(part / CONFIG, {"regard": __version__, "settings": settings_table(checkpoint.settings)})
     write_json(part / SCORES, dict(scores))
-    checkpoint.tokenizer.save(part)
 
 
 def load_model(folder: Path) -> Checkpoint:

@@ -23,6 +23,7 @@ DATA = "Training text: pairs.tsv, a.zh,a.en, x.jsonl, x.tmx or - for pairs; any 
 INIT = "Initialise from this model: a bundled model, the folder of a run, or a model folder."
 CORPORA = "Folder that the paths in --config are relative to."
 SHARES = "Weight of each model in the average; they must sum to 1."
+NEW_DATA = "Resume although the training text has changed; the run keeps its tokenizer."
 DEVICE = "cpu, cuda, or auto: a GPU if there is one. The same as --set train.device=…"
 
 
@@ -44,6 +45,7 @@ def train(
     device: Annotated[str | None, Option(help=DEVICE, show_default="auto")] = None,
     resume: Annotated[bool, Option("--resume", help="Resume the run in this folder.")] = False,
     overwrite: Annotated[bool, Option("--overwrite", help="Replace the run in this folder.")] = False,
+    accept_new_data: Annotated[bool, Option("--accept-new-data", help=NEW_DATA)] = False,
 ) -> None:
     """Learns the vocabulary, trains, and keeps the model with the best validation score in OUT/model."""
     sources = DataOptions(tuple(data or ()), tuple(valid or ()), tuple(test or ()), src, tgt)
@@ -55,7 +57,7 @@ def train(
             settings = start_run(out, sources, options, resume, overwrite)
             if world.is_main:
                 message(describe_languages(settings.data))
-            outcome = run_training(settings, out, training_curve(out))
+            outcome = run_training(settings, out, training_curve(out), accept_new_data)
     except RunStoppedError as stop:
         if world.is_main:
             message(f"[yellow]{stop}[/]: resume with regard train --out {escape(str(out))} --resume")

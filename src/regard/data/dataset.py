@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from regard.atomic import CHECKSUMS, verify_checksums
 from regard.config import TextSettings
 from regard.data.cleaning import DataReport, EncodedPair, PairIndex, Status, read_report
 from regard.data.formats import read_tsv
@@ -76,7 +77,7 @@ SPLITS = ("train", "valid", "test")
 
 def is_data_file(name: str) -> bool:
     """Tell whether a name is that of a file or a folder of a dataset."""
-    return name in {REPORT, FINGERPRINT, *SPLITS, "valid.tsv", "test.tsv", *TOKENIZER_FILES}
+    return name in {REPORT, FINGERPRINT, CHECKSUMS, *SPLITS, "valid.tsv", "test.tsv", *TOKENIZER_FILES}
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +108,8 @@ class StoreLayout:
 
 
 def open_dataset(folder: Path) -> Dataset:
-    """Open a folder written by `prepare`."""
+    """Open a folder written by `prepare`; raise ValueError naming what is damaged."""
+    verify_checksums(folder)
     return Dataset(
         tokenizer=Tokenizer.load(folder),
         train=open_store(folder / "train"),

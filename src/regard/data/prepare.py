@@ -1,15 +1,12 @@
 """From the settings of a corpus to a dataset on disk: checks, fingerprint, preparation."""
 
 import json
-import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from hashlib import blake2b
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from regard.atomic import atomic_folder
+from regard.atomic import atomic_folder, write_checksums
 from regard.config import DataSettings, TextSettings
 from regard.data.cleaning import (
     N_EXAMPLES,
@@ -38,7 +35,8 @@ from regard.data.dataset import (
     write_train,
 )
 from regard.data.files import check_file, copy_stdin
-from regard.data.formats import check_excluded_files, check_sources, read_pairs, read_sentences, split_source
+from regard.data.fingerprint import differences, fingerprint, read_fingerprint
+from regard.data.formats import check_excluded_files, check_sources, read_pairs, read_sentences
 from regard.data.normalise import Pair, simplified_sides, simplify
 from regard.data.prepare_text import TextJob, write_text
 from regard.data.tokenizer import Tokenizer
@@ -119,38 +117,6 @@ def _check_text_numbers(text: TextSettings) -> None:
         raise ValueError(f"text.variants must lie in 1 … {MAX_VARIANTS}, got {text.variants}")
 
 
-FORMAT = 2  # version of the prepared files
-END = 1 << 16  # bytes hashed at either end of a file
-
-
-def fingerprint(data: DataSettings, text: TextSettings, seed: int, tokenizer: Tokenizer | None) -> str:
-    """Return all that a dataset depends on, as JSON: settings, seed, sources and a given tokenizer."""
-    models = tokenizer.models if tokenizer else ()
-    parts = {
-        "format": FORMAT,
-        "data": asdict(data),
-        "text": {name: value for name, value in asdict(text).items() if name != "variants" or text.sampling > 0},
-        "seed": seed,
-        "tokenizer": [blake2b(model, digest_size=16).hexdigest() for model in models],
-        "files": [_file_identity(path) for path in _files((*data.train, *data.valid, *data.test, *data.exclude))],
-    }
-    return json.dumps(parts, ensure_ascii=False, indent=1)
-
-
-def _files(sources: Sequence[str]) -> list[str]:
-    return [path for source in sources for path in split_source(source)]
-
-
-def _file_identity(path: str) -> dict[str, Any]:
-    """Return size, time and a hash of both ends: reading all of a large file would take as long as preparing it."""
-    with open(path, "rb") as file:
-        stat = os.fstat(file.fileno())
-        ends = blake2b(file.read(END), digest_size=16)
-        file.seek(max(0, stat.st_size - END))
-        ends.update(file.read(END))
-    return {"path": path, "size": stat.st_size, "mtime_ns": stat.st_mtime_ns, "ends": ends.hexdigest()}
-
-
 EVERY = 4096  # pairs between two ticks
 
 Log = Callable[[str], None]
@@ -203,6 +169,14 @@ class PairJob:
 
 
 @dataclass(frozen=True)
+class Resumed:
+    """What a run that goes on brings along: the tokenizer of its weights, and whether its text may have changed."""
+
+    tokenizer: Tokenizer
+    accept_new_data: bool
+
+
+@dataclass(frozen=True)
 class HeldOut:
     """Validation or test pairs, without those that have an empty side."""
 
@@ -218,18 +192,24 @@ def prepare(
     seed: int,
     tokenizer: Tokenizer | None = None,
     tick: Tick = lambda n: None,
+    resumed: Resumed | None = None,
 ) -> Dataset:
     """Read a corpus, clean it, train a tokenizer and store the ids in `folder/data`; reuse it if nothing has changed.
 
     The text is streamed three times: to classify each pair, to train the tokenizer, and to encode. Memory holds 27
     bytes a pair, at most a million sentences for the tokenizer, and the validation and test text. `tick` is called
-    with the number of pairs read since the last call.
+    with the number of pairs read since the last call. A run that is resumed keeps its tokenizer, and stops if the text
+    has changed unless it was told to accept that.
     """
     (check_pair_settings if data.form == "pairs" else check_text_settings)(data, text, tokenizer)
     with copy_stdin(data, folder) as data:
-        mark = fingerprint(data, text, seed, tokenizer)
-        dataset = _open_unchanged(folder / "data", mark, log)
+        earlier = read_fingerprint(folder / "data")
+        mark = fingerprint(data, text, seed, tokenizer, earlier)
+        changes = differences(earlier, json.loads(mark)) if earlier else ["it is not there"]
+        dataset = None if changes else _open_unchanged(folder / "data", log)
         if dataset is None:
+            _check_changes(folder, changes if earlier else [], resumed, log)
+            tokenizer = resumed.tokenizer if resumed else tokenizer
             if data.form == "pairs":
                 _write_pairs(folder / "data", PairJob(data, text, seed, log, tick), tokenizer, mark)
             else:
@@ -240,10 +220,19 @@ def prepare(
     return dataset
 
 
-def _open_unchanged(folder: Path, mark: str, log: Log) -> Dataset | None:
-    path = folder / FINGERPRINT
-    if not path.is_file() or path.read_text(encoding="utf-8") != mark:
-        return None
+def _check_changes(folder: Path, changes: Sequence[str], resumed: Resumed | None, log: Log) -> None:
+    """Raise ValueError if a run is resumed on another text, or say what has changed."""
+    said = "; ".join(changes[:3]) + (f"; and {len(changes) - 3} more" if len(changes) > 3 else "")
+    if resumed and changes and not resumed.accept_new_data:
+        raise ValueError(
+            f"{folder}: a resumed run goes on with its text, got another: {said}: restore it, or accept it with "
+            "--accept-new-data, which keeps the run's tokenizer and weights"
+        )
+    if changes:
+        log(f"preparing the text again: {said}" + (" (the run keeps its tokenizer)" if resumed else ""))
+
+
+def _open_unchanged(folder: Path, log: Log) -> Dataset | None:
     try:
         dataset = open_dataset(folder)
     except ValueError as error:
@@ -265,6 +254,7 @@ def _write_pairs(target: Path, job: PairJob, tokenizer: Tokenizer | None, mark: 
         report = _write_splits(draft, job, index, tokenizer, (valid, test))
         write_report(report, draft / REPORT)
         tokenizer.save(draft)
+        write_checksums(draft)
         (draft / FINGERPRINT).write_text(mark, encoding="utf-8")
 
 
@@ -273,6 +263,7 @@ def _write_text(target: Path, job: TextJob, tokenizer: Tokenizer | None, mark: s
         tokenizer, report = write_text(draft, job, tokenizer)
         write_report(report, draft / REPORT)
         tokenizer.save(draft)
+        write_checksums(draft)
         (draft / FINGERPRINT).write_text(mark, encoding="utf-8")
 
 

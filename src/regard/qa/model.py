@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard import __version__
-from regard.atomic import atomic_folder, latest
+from regard.atomic import atomic_folder, latest, write_checksums
 from regard.batch import Source
 from regard.build import build_model
 from regard.checkpoint import CONFIG, SCORES, is_model_file, read_json, settings_table, weights_path, write_json
@@ -125,11 +125,12 @@ def save_reader(folder: Path, reader: QuestionReader, scores: Mapping[str, Any])
     """Save a reader in one self-contained folder, atomically."""
     with atomic_folder(folder, is_model_file) as part:
         write_weights(part, unique_tensors(reader.model), Form())
+        reader.tokenizer.save(part)
+        write_checksums(part)
         model, windows = reader.settings.model, reader.settings.windows
         table = {"model": settings_table(Settings(model=model))["model"], "windows": asdict(windows)}
         write_json(part / CONFIG, {"regard": __version__, "kind": KIND, "settings": table})
         write_json(part / SCORES, dict(scores))
-        reader.tokenizer.save(part)
 
 
 def load_reader(folder: Path) -> QuestionReader:

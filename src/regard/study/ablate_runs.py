@@ -20,7 +20,9 @@ from regard.atomic import atomic_file, atomic_folder
 from regard.checkpoint import read_json, settings_table, write_json
 from regard.checkpoint.weights import load_model
 from regard.config import Settings, merge, parse_override, parse_settings, unknown
-from regard.data.prepare import FINGERPRINT, fingerprint, prepare
+from regard.data.dataset import FINGERPRINT
+from regard.data.fingerprint import fingerprint, read_fingerprint
+from regard.data.prepare import prepare
 from regard.device import find_device
 from regard.study.repeats import redirect_output, signature
 from regard.terminal import to_json
@@ -320,7 +322,8 @@ def link_text(job: AblationJob, base: Settings) -> None:
     with atomic_folder(target) as draft:
         shutil.copytree(job.prepared / "data", draft, copy_function=_link, dirs_exist_ok=True)
         (draft / FINGERPRINT).unlink()
-        (draft / FINGERPRINT).write_text(fingerprint(made.data, made.text, made.train.seed, None), encoding="utf-8")
+        mark = fingerprint(made.data, made.text, made.train.seed, None, read_fingerprint(job.prepared / "data"))
+        (draft / FINGERPRINT).write_text(mark, encoding="utf-8")
 
 
 def _about(job: AblationJob) -> dict[str, Any]:

@@ -1,13 +1,22 @@
 """Processes started by torchrun: rank, collectives, DDP and FSDP2."""
 
+import json
 import os
-from dataclasses import dataclass
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from threading import Event, Thread
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed import Store  # pyright: ignore[reportPrivateImportUsage]
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -17,6 +26,7 @@ class World:
     rank: int = 0
     size: int = 1
     restarts: int = 0  # how often torchrun has restarted the processes after a failure
+    store: Store | None = None  # what the processes tell each other without a collective
 
     @property
     def is_main(self) -> bool:
@@ -43,6 +53,7 @@ def init_distributed(device: torch.device) -> World:
         # torchrun may keep the store over a restart: addresses of the last start must not be found in it.
         store = dist.PrefixStore(f"regard, start {world.restarts}", store)  # pyright: ignore[reportPrivateImportUsage]
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo", store=store, rank=rank, world_size=size)
+        world = replace(world, store=store)
     return world
 
 
@@ -64,6 +75,58 @@ def barrier(world: World) -> None:
     """Wait until every process has reached this point."""
     if world.size > 1:
         dist.barrier()
+
+
+BEAT = 5.0  # seconds between two signs of life of the main process
+SILENCE = 300.0  # seconds without one after which it is given up
+
+
+def on_main(world: World, name: str, work: Callable[[], T], beat: float = BEAT, silence: float = SILENCE) -> T:
+    """Return what work in the main process returns, which must be JSON or None; the others wait as long as it takes.
+
+    A barrier would time out after some minutes of work. The others fail if the main process fails, or falls silent.
+    """
+    if world.store is None:
+        return work()
+    if not world.is_main:
+        return _wait_for_main(world.store, name, beat, silence)
+    done = Event()
+    pulse = Thread(target=_send_beats, args=(world.store, name, done, beat), daemon=True)
+    pulse.start()
+    answer = {"failed": True}
+    try:
+        result = work()
+        answer = {"result": result}
+        return result
+    finally:
+        done.set()
+        pulse.join()
+        world.store.set(f"{name} done", json.dumps(answer))
+
+
+def _send_beats(store: Store, name: str, done: Event, beat: float) -> None:
+    while not done.wait(beat):
+        store.add(f"{name} beats", 1)
+
+
+def _wait_for_main(store: Store, name: str, beat: float, silence: float) -> Any:
+    beats, heard = -1, time.monotonic()
+    while True:
+        try:
+            store.wait([f"{name} done"], timedelta(seconds=beat))
+            break
+        except dist.DistStoreError:  # not yet
+            now = store.add(f"{name} beats", 0)
+        if now != beats:
+            beats, heard = now, time.monotonic()
+        elif time.monotonic() - heard > silence:
+            raise ValueError(
+                f"{name}: the main process must be heard of every {beat:g} s, got {silence:g} s of silence"
+            )
+    answer = json.loads(store.get(f"{name} done"))
+    if "result" not in answer:
+        raise ValueError(f"{name}: the main process failed: see its message")
+    return answer["result"]
 
 
 def broadcast(value: float, world: World) -> float:

@@ -18,11 +18,11 @@ from regard.config import Settings, TrainSettings
 from regard.data.dataset import Dataset, is_data_file
 from regard.data.files import STDIN_COPY
 from regard.model import Seq2Seq
-from regard.train.distributed import World, distribute
+from regard.train.distributed import World, all_reduce, distribute
 from regard.train.initialise import start_from_model, start_from_vectors
 from regard.train.loss import LossModule
 from regard.train.progress import RunLog
-from regard.train.state import Ema, Progress, checkpoints, is_checkpoint, load_state
+from regard.train.state import DAMAGED, Ema, Progress, checkpoints, is_checkpoint, load_newest, set_aside
 from regard.train.step import Step, check_schedule, make_optimiser, make_step
 
 COUNTS = (
@@ -128,9 +128,22 @@ def open_run(
     )
     optimiser = make_optimiser(model, settings.train)
     ema = None if settings.train.ema is None else Ema(model, settings.train.ema)
-    progress = load_state(saved[-1], model, optimiser, ema) if saved else Progress()
+    progress = load_newest(saved, model, optimiser, ema, log.info)
+    check_agreement(progress.step, folder, world)
+    if world.is_main:
+        set_aside(folder / "checkpoints", progress.step)
     step = make_step(module, optimiser, settings.train, world, device, log.info)
     return TrainingRun(folder, settings, dataset, model, optimiser, step, ema, progress, world, device, log)
+
+
+def check_agreement(step: int, folder: Path, world: World) -> None:
+    """Raise ValueError in all processes unless all have loaded the same checkpoint."""
+    total, squares = all_reduce(torch.tensor([step, step * step], dtype=torch.float64), world).tolist()
+    if world.size * squares != total * total:
+        raise ValueError(
+            f"{folder}: all processes must resume from one checkpoint, got step {step} in process {world.rank}: "
+            "share the folder, or copy the main process's checkpoints to each machine"
+        )
 
 
 LOCK, HOLDER = ".regard-lock", ".regard-lock.json"
@@ -173,7 +186,11 @@ BACKUP = ".regard-replaced"  # inside the folder, which may be a mount point
 # What a run writes into its folder, and which names inside its own folders are a run's.
 RUN_FILES: dict[str, Callable[[str], bool] | None] = {
     **dict.fromkeys((CONFIG, "log.txt", "metrics.jsonl", "training.png", STDIN_COPY)),
-    **{"data": is_data_file, "model": is_model_file, "checkpoints": is_checkpoint},
+    **{
+        "data": is_data_file,
+        "model": is_model_file,
+        "checkpoints": lambda name: is_checkpoint(name.removeprefix(DAMAGED)),
+    },
     "tensorboard": lambda name: name.startswith("events.out.tfevents."),
 }
 

@@ -1,7 +1,7 @@
 """Checkpoints of a run, moving averages, averaging of models."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from math import isclose
 from pathlib import Path
@@ -10,7 +10,15 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from regard.atomic import atomic_folder, latest, remove, remove_drafts, written_names
+from regard.atomic import (
+    atomic_folder,
+    latest,
+    remove,
+    remove_drafts,
+    verify_checksums,
+    write_checksums,
+    written_names,
+)
 from regard.checkpoint import read_json, write_json
 from regard.checkpoint.weights import (
     fill,
@@ -23,7 +31,10 @@ from regard.checkpoint.weights import (
     write_tensors,
 )
 
+Log = Callable[[str], None]
 STATE, PROGRESS = "state.safetensors", "progress.json"
+STEP = re.compile(r"step-(\d{8})")
+DAMAGED = "damaged-"  # before the name of a checkpoint
 
 
 @dataclass
@@ -90,10 +101,12 @@ def save_state(
         with atomic_folder(folder / f"step-{progress.step:08d}") as part:
             write_tensors(part / STATE, tensors)
             write_json(part / PROGRESS, asdict(progress))
+            write_checksums(part)
 
 
 def load_state(folder: Path, model: nn.Module, optimiser: torch.optim.Optimizer, ema: Ema | None) -> Progress:
-    """Load a checkpoint: parameters, optimiser, averages and progress."""
+    """Load a checkpoint: parameters, optimiser, averages and progress; raise ValueError if it is damaged."""
+    verify_checksums(folder)
     path = folder / STATE
     groups: dict[str, dict[str, Tensor]] = {"model": {}, "ema": {}, "adam": {}}
     for name, tensor in read_tensors(path).items():
@@ -107,6 +120,22 @@ def load_state(folder: Path, model: nn.Module, optimiser: torch.optim.Optimizer,
             put(mean, groups["ema"].get(name, groups["model"][name]))
     fill_optimiser(model, optimiser, groups["adam"])
     return read_progress(folder / PROGRESS)
+
+
+def load_newest(
+    folders: Sequence[Path], model: nn.Module, optimiser: torch.optim.Optimizer, ema: Ema | None, log: Log
+) -> Progress:
+    """Load the newest checkpoint that is whole; raise ValueError naming the newest if none is."""
+    first_error = None
+    for folder in reversed(folders):
+        try:
+            return load_state(folder, model, optimiser, ema)
+        except ValueError as error:
+            first_error = first_error or error
+            log(f"{folder.name} cannot be used, trying the next older checkpoint: {error}")
+    if first_error is not None:
+        raise first_error
+    return Progress()
 
 
 def read_progress(path: Path) -> Progress:
@@ -148,7 +177,16 @@ def checkpoints(folder: Path) -> list[Path]:
 
 def is_checkpoint(name: str) -> bool:
     """Tell whether a name is that of a checkpoint."""
-    return re.fullmatch(r"step-\d{8}", name) is not None
+    return STEP.fullmatch(name) is not None
+
+
+def set_aside(folder: Path, step: int) -> None:
+    """Rename the checkpoints after a step, which could not be used, so that nobody takes them for good ones."""
+    for path in checkpoints(folder):
+        name = STEP.search(path.name)
+        if name is not None and int(name[1]) > step:
+            remove(folder / f"{DAMAGED}{name[0]}")
+            path.rename(folder / f"{DAMAGED}{name[0]}")
 
 
 def remove_old(folder: Path, keep: int) -> None:
@@ -160,7 +198,7 @@ def remove_old(folder: Path, keep: int) -> None:
 
 def average_states(folders: Sequence[Path]) -> dict[str, Tensor]:
     """Return the mean of the parameters in some checkpoints of one run."""
-    return average([_parameters(folder / STATE) for folder in folders])
+    return average([_parameters(folder) for folder in folders])
 
 
 def average(models: Sequence[dict[str, Tensor]], shares: Sequence[float] | None = None) -> dict[str, Tensor]:
@@ -219,7 +257,8 @@ def average_models(models: Sequence[Path], shares: Sequence[float], out: Path) -
     save_model(out, first, {"shares": list(shares)})
 
 
-def _parameters(path: Path) -> dict[str, Tensor]:
-    tensors = read_tensors(path)
+def _parameters(folder: Path) -> dict[str, Tensor]:
+    verify_checksums(folder)
+    tensors = read_tensors(folder / STATE)
     averaged = {name[4:]: tensor for name, tensor in tensors.items() if name.startswith("ema.")}
     return averaged or {name[6:]: tensor for name, tensor in tensors.items() if name.startswith("model.")}

@@ -10,17 +10,18 @@ from typing import Any
 
 import torch
 
-from regard.atomic import atomic_file, ensure_folder, remove_drafts
+from regard.atomic import FULL, atomic_file, ensure_folder, latest, remove_drafts
 from regard.checkpoint import CONFIG, SCORES, model_folder, read_json, read_settings, settings_table, write_json
 from regard.checkpoint.weights import fill, load_model, save_model
 from regard.config import Settings
 from regard.data.dataset import Dataset
-from regard.data.prepare import prepare
+from regard.data.prepare import Resumed, prepare
+from regard.data.tokenizer import Tokenizer
 from regard.device import find_device
 from regard.engine.plain import PlainEngine
 from regard.pipeline.translator import Translator
 from regard.score import Scores, score
-from regard.train.distributed import World, barrier, init_distributed, shutdown_distributed
+from regard.train.distributed import World, barrier, init_distributed, on_main, shutdown_distributed
 from regard.train.initialise import inherited_tokenizer
 from regard.train.loop import RunStoppedError, save_checkpoint, train_loop, validate_and_keep
 from regard.train.progress import RunLog
@@ -39,14 +40,20 @@ class Outcome:
     test: Scores | None
 
 
-def train(settings: Settings, folder: Path, plot: Callable[[Progress], None]) -> Outcome:
-    """Prepare the text, train until there is a reason to stop, and leave the best model in `folder/model`."""
+def train(settings: Settings, folder: Path, plot: Callable[[Progress], None], accept_new_data: bool = False) -> Outcome:
+    """Prepare the text, train until there is a reason to stop, and leave the best model in `folder/model`.
+
+    A run that has checkpoints is resumed; if its text has changed, only if that is accepted.
+    """
     device = torch.device(find_device(settings.train.device))
     settings = resolve_settings(settings, device)
     world = init_distributed(device)
     try:
         with lock_run(folder, world), _run_folder(folder, world):
-            return _train(settings, folder, world, device, plot)
+            _save_settings(settings, folder, world)
+            with RunLog(folder, settings.train.max_steps, world.is_main, plot) as log:
+                dataset = _prepare(settings, folder, world, log, accept_new_data)
+                return _train(open_run(folder, settings, dataset, world, device, log))
     except OSError as error:
         raise ValueError(_write_error(folder, error)) from error
     except KeyboardInterrupt as error:  # while the text was prepared, or after the last step
@@ -55,21 +62,17 @@ def train(settings: Settings, folder: Path, plot: Callable[[Progress], None]) ->
         shutdown_distributed(world)
 
 
-def _train(
-    settings: Settings, folder: Path, world: World, device: torch.device, plot: Callable[[Progress], None]
-) -> Outcome:
+def _save_settings(settings: Settings, folder: Path, world: World) -> None:
     if world.is_main:
         with atomic_file(folder / CONFIG) as draft:
             write_json(draft, {"settings": settings_table(settings)})
-    with RunLog(folder, settings.train.max_steps, world.is_main, plot) as log:
-        dataset = _prepare(settings, folder, world, log)
-        if world.is_main:
-            discard_backup(folder)
-        run = open_run(folder, settings, dataset, world, device, log)
-        _announce(run)
-        if settings.train.init is not None and run.progress.step == 0:
-            validate_and_keep(run)  # the baseline before fine-tuning
-        return _finish(run, train_loop(run))
+
+
+def _train(run: TrainingRun) -> Outcome:
+    _announce(run)
+    if run.settings.train.init is not None and run.progress.step == 0:
+        validate_and_keep(run)  # the baseline before fine-tuning
+    return _finish(run, train_loop(run))
 
 
 @contextmanager
@@ -94,11 +97,9 @@ def _run_folder(folder: Path, world: World) -> Iterator[None]:
 def _write_error(folder: Path, error: OSError) -> str:
     """Return the message for a full disk, or a folder that cannot be written."""
     saved = checkpoints(folder / "checkpoints")
-    way_out = (
-        f"{saved[-1].name} is the last good checkpoint: free disk space and continue with --resume"
-        if saved
-        else "free disk space"
-    )
+    way_out = "free disk space" if error.errno in FULL else "see to it"
+    if saved:
+        way_out = f"{saved[-1].name} is the last good checkpoint: {way_out} and continue with --resume"
     return f"{folder}: the run cannot be written ({error}); {way_out}"
 
 
@@ -109,15 +110,26 @@ def read_run_settings(folder: Path) -> Settings:
     return read_settings(folder / CONFIG)
 
 
-def _prepare(settings: Settings, folder: Path, world: World, log: RunLog) -> Dataset:
-    """Let the main process prepare the text while the others wait; they then open it."""
-    if not world.is_main:
-        barrier(world)
-    write, tokenizer = log.info if world.is_main else _discard, inherited_tokenizer(settings, folder)
-    dataset = prepare(settings.data, settings.text, folder, write, settings.train.seed, tokenizer)
+def _prepare(settings: Settings, folder: Path, world: World, log: RunLog, accept_new_data: bool) -> Dataset:
+    """Let the main process prepare the text; the others then open it, or prepare it if they have another disk."""
+    write = log.info if world.is_main else _discard
+    resumed = Resumed(_run_tokenizer(folder), accept_new_data) if checkpoints(folder / "checkpoints") else None
+
+    def read() -> Dataset:
+        tokenizer = inherited_tokenizer(settings, folder)
+        return prepare(settings.data, settings.text, folder, write, settings.train.seed, tokenizer, resumed=resumed)
+
+    first: list[Dataset] = []
+    on_main(world, "prepare", lambda: first.append(read()))
     if world.is_main:
-        barrier(world)
-    return dataset
+        discard_backup(folder)
+    return first[0] if first else read()
+
+
+def _run_tokenizer(folder: Path) -> Tokenizer:
+    """Return the tokenizer of a run's weights: its model's, or, before there is one, that of its prepared text."""
+    model = latest(folder / "model")
+    return Tokenizer.load(model if (model / CONFIG).exists() else folder / "data")
 
 
 def _announce(run: TrainingRun) -> None:
@@ -137,13 +149,16 @@ def _finish(run: TrainingRun, reason: str) -> Outcome:
     if run.progress.judged != run.progress.step:
         validate_and_keep(run)
     save_checkpoint(run)
-    test = None
-    if run.world.is_main:
-        _try_average(run)
-        test = _test(run)
-    barrier(run.world)
-    best = read_json(model_folder(run.folder) / SCORES)
-    return Outcome(reason, run.progress, best["valid"], test)
+    best, test = on_main(run.world, "finish", lambda: _conclude(run))
+    return Outcome(reason, run.progress, best, None if test is None else Scores(**test))
+
+
+def _conclude(run: TrainingRun) -> tuple[dict[str, float], dict[str, Any] | None]:
+    """Return the best model's validation, and its scores on the test text if there is one."""
+    _try_average(run)
+    test = _test(run)
+    best = read_json(model_folder(run.folder) / SCORES)["valid"]
+    return best, None if test is None else asdict(test)
 
 
 def _try_average(run: TrainingRun) -> None:

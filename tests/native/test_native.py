@@ -130,3 +130,17 @@ def test_two_processes_can_make_it_at_once(tmp_path, monkeypatch):
     assert n_calls(calls) == 2, "they did not meet"
     assert len(paths) == 1
     assert len(list((tmp_path / "regard").iterdir())) == 1
+
+
+def test_a_user_without_a_home_gets_a_library_for_now(monkeypatch, tmp_path):
+    def no_entry(uid):
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    for name in ("HOME", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", no_entry)
+    with pytest.raises(OSError, match="there is no home folder to keep it in: set HOME or XDG_CACHE_HOME"):
+        cache_folder()
+    library = Library(REAL)
+    monkeypatch.setattr(room, "_open_for_now", lambda: library)
+    assert open_library() is library

@@ -39,9 +39,12 @@ def compiled(folder: Path, flags: Sequence[Sequence[str]] = FLAGS) -> Path:
 
 
 def cache_folder() -> Path:
-    """Return the folder in which this user's programs keep what they can make again."""
+    """Return the folder in which this user's programs keep what they can make again; raise OSError without a home."""
     given = os.environ.get("XDG_CACHE_HOME")
-    return (Path(given) if given else Path.home() / ".cache") / "regard"
+    try:
+        return (Path(given) if given else Path.home() / ".cache") / "regard"
+    except RuntimeError as error:
+        raise OSError("there is no home folder to keep it in: set HOME or XDG_CACHE_HOME") from error
 
 
 def find_compiler() -> Path:

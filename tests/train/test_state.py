@@ -7,7 +7,7 @@ from torch import nn
 
 from regard.build import build_model
 from regard.checkpoint.weights import Checkpoint, load_model, save_model
-from regard.config import Settings, parse_settings, preset
+from regard.config import Settings, merge, parse_settings, preset
 from regard.data.tokenizer import Tokenizer, train_characters
 from regard.train.state import Ema, average, average_models
 from tests.parts import noise
@@ -53,10 +53,10 @@ def test_shares_weigh_the_models():
 
 
 class TestMeanOfModels:
-    def saved(self, folder, seed=0, pieces="one two three four"):
+    def saved(self, folder, seed=0, pieces="one two three four", **changes):
         """Save a tiny model of its own weights."""
         torch.manual_seed(seed)
-        settings = parse_settings(Settings, preset("tiny"))
+        settings = parse_settings(Settings, merge(preset("tiny"), {"model": changes}))
         tokenizer = Tokenizer((train_characters([pieces], 30, byte_fallback=False),))
         sizes = tokenizer.vocab_size("src"), tokenizer.vocab_size("tgt")
         save_model(folder, Checkpoint(build_model(settings.model, sizes), tokenizer, settings), {})
@@ -77,3 +77,22 @@ class TestMeanOfModels:
             average_models([one, other], [0.5, 0.5], tmp_path / "mean")
         with pytest.raises(ValueError, match="the folder exists already"):
             average_models([one, one], [0.5, 0.5], other)
+
+    @pytest.mark.parametrize(
+        ("changes", "said"),
+        [
+            ({"n_heads": 2}, "got model.n_heads 2 instead of 4"),  # the tensors have the same shapes
+            ({"d_ff": 96}, "got model.d_ff 96 instead of 512"),
+            ({"position": {"name": "rotary"}}, "got model.position {'name': 'rotary', 'options': {}} instead of"),
+        ],
+    )
+    def test_models_of_other_settings_are_refused(self, tmp_path, changes, said):
+        one, other = self.saved(tmp_path / "a"), self.saved(tmp_path / "b", **changes)
+        with pytest.raises(ValueError, match=f"{other}: models to average must have the same settings, {said}"):
+            average_models([one, other], [0.5, 0.5], tmp_path / "mean")
+        assert not (tmp_path / "mean").exists()
+
+    def test_dropout_does_not_matter(self, tmp_path):
+        one, other = self.saved(tmp_path / "a"), self.saved(tmp_path / "b", dropout=0.3)
+        average_models([one, other], [0.5, 0.5], tmp_path / "mean")
+        assert load_model(tmp_path / "mean").settings.model.dropout == 0.1

@@ -30,6 +30,7 @@ from regard.checkpoint.weights import (
     unique_tensors,
     write_tensors,
 )
+from regard.config import ModelSettings
 
 Log = Callable[[str], None]
 STATE, PROGRESS = "state.safetensors", "progress.json"
@@ -248,6 +249,7 @@ def average_models(models: Sequence[Path], shares: Sequence[float], out: Path) -
         raise ValueError(f"{out}: the folder exists already: name another")
     first, *others = [load_model(folder) for folder in models]
     for other, folder in zip(others, models[1:], strict=True):
+        _check_same_model(other.settings.model, first.settings.model, folder)
         if other.tokenizer.models != first.tokenizer.models:
             raise ValueError(
                 f"{folder}: models to average must have one tokenizer, got another than that of {models[0]}"
@@ -255,6 +257,20 @@ def average_models(models: Sequence[Path], shares: Sequence[float], out: Path) -
     states = [one.model.state_dict() for one in (first, *others)]
     first.model.load_state_dict(average(states, shares))
     save_model(out, first, {"shares": list(shares)})
+
+
+def _check_same_model(other: ModelSettings, first: ModelSettings, folder: Path) -> None:
+    """Raise ValueError at the first setting in which two models differ, but for dropout, which acts in training alone.
+
+    Shapes do not tell: with other heads, or another position scheme, equal weights mean something else.
+    """
+    ours, theirs = asdict(first), asdict(other)
+    for name, value in ours.items():
+        if theirs[name] != value and name != "dropout":
+            raise ValueError(
+                f"{folder}: models to average must have the same settings, got model.{name} {theirs[name]!r} instead "
+                f"of {value!r}: average models that were trained from one another"
+            )
 
 
 def _parameters(folder: Path) -> dict[str, Tensor]:

@@ -2,10 +2,20 @@
 
 import errno
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from regard.atomic import atomic_file, atomic_folder, ensure_folder, latest, remove_drafts, written_names
+from regard.atomic import (
+    atomic_file,
+    atomic_folder,
+    ensure_folder,
+    latest,
+    remove_drafts,
+    verify_checksums,
+    write_checksums,
+    written_names,
+)
 
 
 def names(folder):
@@ -141,6 +151,43 @@ def test_a_link_stays_and_what_it_points_to_is_replaced(tmp_path):
         (draft / "new").touch()
     assert (tmp_path / "data").is_symlink()
     assert names(tmp_path) == ["data", "disk", "disk/new"]
+
+
+def test_a_link_to_a_file_stays(tmp_path):
+    (tmp_path / "disk.txt").write_text("old")
+    (tmp_path / "a.txt").symlink_to(tmp_path / "disk.txt")
+    with atomic_file(tmp_path / "a.txt") as draft:
+        draft.write_text("new")
+    assert (tmp_path / "a.txt").is_symlink() and (tmp_path / "disk.txt").read_text() == "new"
+
+
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with ThreadPoolExecutor(1) as reader:
+        read = reader.submit((tmp_path / "pipe").read_text)
+        with atomic_file(tmp_path / "pipe") as draft:
+            draft.write_text("new")
+        assert read.result() == "new"
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_damage_is_found_by_checksums(tmp_path):
+    verify_checksums(tmp_path)  # a folder of an earlier version has none
+    (tmp_path / "a").mkdir()
+    path = tmp_path / "a" / "b.bin"
+    path.write_bytes(b"123456789")
+    write_checksums(tmp_path)
+    verify_checksums(tmp_path)
+    path.write_bytes(b"123456788")
+    # The check value of CRC-32 is that of "123456789" (RFC 1952's polynomial).
+    with pytest.raises(ValueError, match=f"{path}: this file is damaged, its checksum must be cbf43926, got"):
+        verify_checksums(tmp_path)
+    path.unlink()
+    with pytest.raises(ValueError, match=f"{path}: .*got no such file"):
+        verify_checksums(tmp_path)
+    (tmp_path / "checksums.json").write_text("[1")
+    with pytest.raises(ValueError, match=r"checksums.json: this is not a complete file of checksums"):
+        verify_checksums(tmp_path)
 
 
 def test_an_error_names_what_was_to_be_written(tmp_path):

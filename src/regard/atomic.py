@@ -20,16 +20,22 @@ WRITING = {*FULL, errno.EFBIG, errno.EIO}  # errors of a write, which do not say
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """Yield a path to write to, and move it to `path` at the end unless an exception is raised."""
-    draft = _draft(path)
+    """Yield a path to write to, and move it to `path` at the end unless an exception is raised.
+
+    A device or a pipe is written to as it is: a file must not take its place.
+    """
+    path = path.resolve()  # of a link, what it points to is replaced
+    draft = path if path.exists() and not path.is_file() else _draft(path)
     try:
         yield draft
-        os.replace(draft, path)
+        if draft != path:
+            os.replace(draft, path)
     except OSError as error:
         _raise_named(error, draft, path)
         raise
     finally:
-        draft.unlink(missing_ok=True)
+        if draft != path:
+            draft.unlink(missing_ok=True)
 
 
 @contextmanager

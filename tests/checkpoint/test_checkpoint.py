@@ -146,10 +146,21 @@ def test_settings_of_another_kind_are_named(model, content, message):
         load_model(model)
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.model"])
+def test_one_flipped_bit_is_found(model, name):
+    content = bytearray((model / name).read_bytes())
+    content[-5] ^= 1
+    (model / name).write_bytes(content)
+    for read in (load_model, regard.load, describe):
+        with pytest.raises(ValueError, match=f"{model / name}: "):
+            read(model)
+
+
 def test_weights_of_another_model_are_named(model):
     path = model / "model.safetensors"
     tensors = load_file(path)
     name, tensor = next(iter(tensors.items()))
+    (model / "checksums.json").unlink()  # the change is meant
     save_file({**tensors, name: torch.zeros(3, 2)}, path)
     with pytest.raises(ValueError, match=rf"{name} is \(3, 2\) instead of \({tensor.shape[0]},"):
         load_model(model)

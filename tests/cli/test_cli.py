@@ -1,6 +1,8 @@
 """The command line, run as a user runs it."""
 
+import errno
 import json
+import os
 import subprocess
 import sys
 import time
@@ -201,3 +203,30 @@ def test_bad_numbers_end_in_one_line(run, args, message):
     done = run(*args, code=2)
     assert message in done.err
     assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (errno.ENOSPC, "runs/a: No space left on device: make room, and run the command again"),
+        (errno.EDQUOT, "runs/a: Disk quota exceeded: make room, and run the command again"),
+        (errno.EACCES, "runs/a: Permission denied\n"),
+    ],
+)
+def test_an_error_of_the_system_is_one_line_with_its_path(run, monkeypatch, number, said):
+    def fail():
+        raise OSError(number, os.strerror(number), "runs/a")
+
+    monkeypatch.setattr("regard.cli.make_program", lambda: fail)
+    error = run(code=2).err
+    assert f"error: {said}" in error and error.count("\n") == 1
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a disk that is always full is Linux's")
+@pytest.mark.parametrize("args", [["--version"], ["--help"]])
+def test_a_full_disk_under_the_output_is_said(args):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*REGARD, *args], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (
+        *(2, "error: the output: No space left on device: make room, and run the command again\n"),
+    )

@@ -132,7 +132,6 @@ def other_text(train):
 
 
 CHANGES = {
-    "time": lambda train: os.utime(train, ns=(1, 1)),
     "text": other_text,
     "settings": lambda train: {"text": replace(TEXT, max_len=59)},
     "sampling": lambda train: {"text": replace(TEXT, sampling=0.1)},
@@ -142,6 +141,24 @@ CHANGES = {
     "a damaged store": lambda train: (train.parent / "run/data/train/src.bin").write_bytes(b"xx"),
     "a missing tokenizer": lambda train: (train.parent / "run/data/tokenizer.model").unlink(),
 }
+
+
+def test_a_text_with_another_time_and_the_same_contents_is_used_again(tmp_path):
+    train, message = write(tmp_path / "train.tsv", CLEAN), []
+    run(tmp_path / "run", train)
+    os.utime(train, ns=(1, 1))
+    run(tmp_path / "run", train, say=message.append)
+    assert message[0].endswith("data is unchanged and is used again")
+
+
+def test_a_change_amid_a_long_text_is_seen(tmp_path):
+    """Its size and both ends are as they were."""
+    train, message = write(tmp_path / "train.tsv", [(f"{n:05d} ab", f"{n:05d} ba") for n in range(14_000)]), []
+    run(tmp_path / "run", train)
+    train.write_text(train.read_text().replace("07000 ab", "07000 xy"))
+    run(tmp_path / "run", train, say=message.append)
+    size = f"{train.stat().st_size:,}"
+    assert message[0] == f"preparing the text again: {train} had {size} bytes and has {size}, with other contents"
 
 
 @pytest.mark.parametrize("change", CHANGES)

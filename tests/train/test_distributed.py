@@ -4,12 +4,17 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from socket import socket
 
 import pytest
 import torch
+import torch.distributed as dist
 from safetensors.torch import load_file
 
 from regard.checkpoint import read_json
+from regard.train.distributed import World, on_main
 from regard.train.state import checkpoints, read_progress
 from tests.train.tiny import reversals, write_tsv
 
@@ -95,6 +100,55 @@ def test_a_team_of_which_one_was_killed_goes_on(text, alone, tmp_path):
     assert "resuming from step" in message
     assert_same_end(alone, out)
     assert read_json(out / "model" / "scores.json")["valid"]
+
+
+class TestMainProcess:
+    """The others wait for work of the main process, in threads here, with a store of their own."""
+
+    def both(self, work, beat=0.01, silence=30.0):
+        store = dist.HashStore()
+        with ThreadPoolExecutor(2) as pool:
+            return [pool.submit(on_main, World(rank, 2, store=store), "work", work, beat, silence) for rank in (1, 0)]
+
+    def test_its_result_is_everybodys_however_long_it_takes(self):
+        done = self.both(lambda: time.sleep(0.1) or {"bleu": 7.5})  # ten times as long as the others wait at once
+        assert [each.result() for each in done] == [{"bleu": 7.5}] * 2
+
+    def test_its_failure_is_everybodys(self):
+        def fail():
+            raise ValueError("no text")
+
+        other, main = self.both(fail)
+        with pytest.raises(ValueError, match="no text"):
+            main.result()
+        with pytest.raises(ValueError, match="work: the main process failed"):
+            other.result()
+
+    def test_its_silence_is_not_waited_for(self):
+        alone = World(1, 2, store=dist.HashStore())
+        with pytest.raises(ValueError, match=r"must be heard of every 0.01 s, got 0.05 s of silence"):
+            on_main(alone, "work", lambda: None, beat=0.01, silence=0.05)
+
+
+@pytest.mark.slow
+def test_processes_without_a_shared_folder_end_well(text, alone, tmp_path):
+    with closing(socket()) as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2"}
+    team = [
+        subprocess.Popen(
+            command(ONE, text, tmp_path / f"disk-{rank}" / "run", "train.batch_tokens=128"),
+            env={**ENVIRONMENT, **place, "RANK": str(rank)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in (0, 1)
+    ]
+    said = [each.communicate(timeout=300)[1] for each in team]
+    assert [each.returncode for each in team] == [0, 0], said
+    assert_same_end(alone, tmp_path / "disk-0" / "run")
+    assert not (tmp_path / "disk-1" / "run" / "model").exists()
 
 
 def test_shards_need_a_team(text, tmp_path):

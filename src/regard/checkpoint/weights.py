@@ -1,5 +1,7 @@
 """A PyTorch model to a folder and back: safetensors files, shards, precisions; nothing is pickled or half-written."""
 
+import os
+import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -87,6 +89,9 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], notes: dict[str, st
     try:
         save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path, notes)
     except SafetensorError as error:
+        number = re.search(r"os error (\d+)", str(error))  # a full disk, for one
+        if number is not None:
+            raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
         raise OSError(f"{path}: this file cannot be written ({error})") from error
     path.chmod(mode)
 

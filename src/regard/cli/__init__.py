@@ -4,7 +4,9 @@ Commands are listed here, in the order of the help. The module of a command, and
 command is run: `regard --help` need not wait for PyTorch, nor `regard translate` for what only training needs.
 """
 
+import os
 import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -12,6 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from regard import __version__
+from regard.atomic import FULL
 from regard.terminal import escape, message
 
 HELP = "Train sequence models with attention, run them fast, and look inside. Most commands print a table, or --json."
@@ -123,12 +126,33 @@ def root(version: Annotated[bool, typer.Option("--version", help="Print the vers
 
 
 def main() -> None:
-    """Run one command; a user's mistake ends in one line and exit code 2."""
+    """Run one command; a user's mistake, or a full disk, ends in one line and exit code 2."""
     try:
-        make_program()()
+        try:
+            make_program()()
+        finally:
+            sys.stdout.flush()
     except ValueError as error:
         message(f"[bold red]error:[/] {escape(str(error))}")
         sys.exit(2)
     except BrokenPipeError:
         sys.stderr.close()  # whoever read our output has closed the pipe and needs no message
         sys.exit(141)
+    except OSError as error:
+        if error.filename is None:
+            _discard_output()
+        message(f"[bold red]error:[/] {escape(explain(error))}")
+        sys.exit(2)
+
+
+def explain(error: OSError) -> str:
+    """Return an error of the operating system in one line: where, what, and the way out of a full disk."""
+    where = "the output" if error.filename is None else str(error.filename)
+    way_out = ": make room, and run the command again" if error.errno in FULL else ""
+    return f"{where}: {error.strerror}{way_out}" if error.strerror else str(error)
+
+
+def _discard_output() -> None:
+    """Throw away what stdout still holds: Python would fail once more when it writes that at the end."""
+    with suppress(OSError, ValueError):  # a stdout that is no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

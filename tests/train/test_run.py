@@ -161,9 +161,9 @@ def test_the_old_run_is_there_until_the_text_is_prepared(text, run, monkeypatch)
 
     real, seen = module.prepare, []
 
-    def prepare(*args):
+    def prepare(*args, **options):
         seen.append((run / ".regard-replaced" / "model" / "model.safetensors").exists())
-        return real(*args)
+        return real(*args, **options)
 
     monkeypatch.setattr(module, "prepare", prepare)
     start_run(run, DataOptions((str(text),), (), (), "src", "tgt"), SAID, resume=False, overwrite=True)

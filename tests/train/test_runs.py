@@ -109,7 +109,7 @@ def test_a_run_that_is_done_stays_as_it_is(peaceful, tmp_path):
 
 
 def test_ctrl_c_while_the_text_is_read_leaves_a_run_to_go_on_with(text, tmp_path, monkeypatch):
-    def interrupted(*_):
+    def interrupted(*_, **options):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(RunStoppedError, match="SIGINT"):

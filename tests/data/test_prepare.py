@@ -151,6 +151,17 @@ def test_a_text_with_another_time_and_the_same_contents_is_used_again(tmp_path):
     assert message[0].endswith("data is unchanged and is used again")
 
 
+def test_a_setting_that_an_earlier_version_did_not_have_is_no_change(tmp_path):
+    train, message = write(tmp_path / "train.tsv", CLEAN), []
+    run(tmp_path / "run", train)
+    path = tmp_path / "run" / "data" / "fingerprint.json"
+    mark = json.loads(path.read_text())
+    del mark["text"]["symbols"], mark["data"]["weights"]
+    path.write_text(json.dumps(mark))
+    run(tmp_path / "run", train, say=message.append)
+    assert message[0].endswith("data is unchanged and is used again")
+
+
 def test_a_change_amid_a_long_text_is_seen(tmp_path):
     """Its size and both ends are as they were."""
     train, message = write(tmp_path / "train.tsv", [(f"{n:05d} ab", f"{n:05d} ba") for n in range(14_000)]), []

@@ -45,8 +45,10 @@ def fingerprint(
 def differences(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Say in which settings and files two fingerprints differ; a file with the same contents is the same file."""
     found = [key for key in ("format", "seed", "tokenizer") if earlier.get(key) != now[key]]
-    for table in ("data", "text"):
-        old, new = earlier.get(table, {}), now[table]
+    for table, settings in (("data", DataSettings()), ("text", TextSettings())):
+        # A setting that an earlier version did not have was at its default.
+        defaults = json.loads(json.dumps(asdict(settings)))
+        old, new = defaults | earlier.get(table, {}), defaults | now[table]
         found += [f"{table}.{key}" for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)]
     old, new = ({each["path"]: each for each in mark.get("files", ())} for mark in (earlier, now))
     for path in [*old, *(path for path in new if path not in old)]:

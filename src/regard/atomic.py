@@ -130,7 +130,7 @@ def verify_checksums(folder: Path) -> None:
     try:
         sums = json.loads(path.read_text(encoding="utf-8"))
         wanted = {str(name): str(value) for name, value in sums.items()}
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, RecursionError) as error:
         raise ValueError(
             f"{path}: this is not a complete file of checksums ({error}): copy the folder again"
         ) from error

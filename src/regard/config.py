@@ -4,6 +4,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from difflib import get_close_matches
+from math import isfinite
 from pathlib import Path
 from types import GenericAlias
 from typing import Any, Literal, TypeVar, get_args, get_origin
@@ -95,6 +96,19 @@ class ModelSettings:
     position: PartSettings = PartSettings("sinusoidal")
 
 
+# Far beyond what serves a search, so that no typing error and no foreign config fills the memory.
+LARGEST_DECODE = {
+    "beam": 1024,
+    "n_best": 100_000,
+    "length_penalty": 10.0,
+    "max_ratio": 1000.0,
+    "max_extra": 1_000_000,
+    "temperature": 1e6,
+    "batch_tokens": 1 << 24,
+}
+COLDEST = 1e-6  # below, log-probabilities divided by the temperature leave the range of float32
+
+
 @dataclass(frozen=True)
 class DecodeSettings:
     """How the next token is chosen."""
@@ -112,6 +126,15 @@ class DecodeSettings:
     batch_tokens: int = 4096  # source tokens in a batch, padding included
     # A text is translated sentence by sentence, as models are trained; or whole, unless it is longer than text.max_len.
     split: Literal["sentences", "overlong"] = "sentences"
+
+    def __post_init__(self) -> None:
+        for name, limit in LARGEST_DECODE.items():
+            value = getattr(self, name)
+            if not abs(value) <= limit:  # which no NaN is
+                raise ValueError(f"decode.{name} must be a number of at most {limit:,}, got {value}")
+        if 0 < self.temperature < COLDEST:
+            given = f"{self.temperature}: for the likeliest use 'greedy'"
+            raise ValueError(f"decode.temperature must be {COLDEST} or more, got {given}")
 
 
 @dataclass(frozen=True)
@@ -268,6 +291,9 @@ def make_part(table: Mapping[str, Any], where: str = "") -> PartSettings:
     """Read `{name = "...", option = value, ...}`."""
     if not isinstance(table.get("name"), str):
         raise ValueError(f"{where}name must name a part, got {table.get('name')!r}")
+    for key, value in table.items():
+        if isinstance(value, float) and not isfinite(value):
+            raise ValueError(f"{where}{key} must be a finite number, got {value}")
     return PartSettings(table["name"], {key: value for key, value in table.items() if key != "name"})
 
 

@@ -11,7 +11,8 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from regard.atomic import CHECKSUMS, latest, verify_checksums, written_names
-from regard.config import Settings, parse_settings
+from regard.config import ModelSettings, Settings, parse_settings
+from regard.data.files import MIB, check_regular, read_whole
 from regard.data.normalise import simplified_sides
 from regard.data.tokenizer import TOKENIZER_FILES, Tokenizer
 
@@ -24,7 +25,9 @@ DTYPES = {
     **{"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": np.uint16, "BOOL": np.bool_},
     **{f"{sign}{bits}": np.dtype(f"{sign.lower()}{bits // 8}") for sign in "IU" for bits in (8, 16, 32, 64)},
 }
+FLOAT32_MAX = float(np.finfo(np.float32).max)
 PRECISIONS = {"F32": "float32", "BF16": "bfloat16", "I8": "int8"}
+LARGEST_JSON = 64 * MIB  # an index of a million tensors
 SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
 
 
@@ -52,10 +55,16 @@ def check_out(out: Path, overwrite: bool) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object; a missing, truncated or foreign file is named."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        content = read_whole(path, LARGEST_JSON)
     except FileNotFoundError as error:
         raise ValueError(f"{path}: this file is missing from the model folder") from error
-    except (ValueError, OSError) as error:
+    except OSError as error:
+        raise ValueError(f"{path}: this file cannot be read ({error.strerror})") from error
+    try:
+        value = json.loads(content.decode())
+    except RecursionError as error:
+        raise ValueError(f"{path}: this must be a table of settings or numbers, got JSON nested too deeply") from error
+    except ValueError as error:
         raise ValueError(f"{path}: this is not a complete JSON file ({error})") from error
     if not isinstance(value, dict):
         raise ValueError(f"{path}: this must be a JSON object, got {type(value).__name__}")
@@ -79,9 +88,38 @@ def read_settings(path: Path) -> Settings:
     if not isinstance(saved, dict):
         raise ValueError(f"{path}: this must hold a table of settings, got {type(saved).__name__}")
     try:
-        return _separate_output(parse_settings(Settings, saved))
+        made = _separate_output(parse_settings(Settings, saved))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
+    if made.text.max_len < 1:
+        raise ValueError(f"{path}: text.max_len must be 1 or more, got {made.text.max_len}")
+    return made
+
+
+MANY_LAYERS, WIDE = 100, 1 << 16  # which cost little to compare
+# The sizes that a model's parts take from their options, each a dimension of an array.
+SIZED = {"additive": "hidden", "learned": "max_len", "t5": "n_buckets", "shaw": "max_distance"}
+
+
+def check_sizes(model: ModelSettings, arrays: Mapping[str, np.ndarray], path: Path) -> None:
+    """Raise ValueError for sizes far beyond those of these arrays, before anything of such a size is made.
+
+    Whether ordinary sizes fit, the shapes of all arrays tell, and they name the arrays that do not.
+    """
+    if model.n_heads < 1 or model.d_model < 1 or model.d_model % model.n_heads:
+        raise ValueError(f"{path}: d_model must be divisible by n_heads, got {model.d_model} and {model.n_heads}")
+    layers = {name: getattr(model, name) for name in ("n_encoder_layers", "n_decoder_layers")}
+    widths = {name: getattr(model, name) for name in ("d_model", "d_ff", "d_embedding")}
+    if model.family == "recurrent":
+        del widths["d_ff"]  # which it does not use
+    for what, part in (("attention", model.attention), ("position", model.position)):
+        name = SIZED.get(part.name)
+        widths |= {} if name is None else {f"{what}.{name}": part.options.get(name)}
+    widest = max(max(array.shape, default=1) for array in arrays.values())
+    for sizes, low, high in ((layers, 0, max(len(arrays), MANY_LAYERS)), (widths, 1, max(widest, WIDE))):
+        for name, size in sizes.items():
+            if type(size) is int and not low <= size <= high:
+                raise ValueError(f"{path}: model.{name} must lie in {low} … {high} with these weights, got {size}")
 
 
 def _separate_output(made: Settings) -> Settings:
@@ -142,8 +180,37 @@ class StoredArrays:
                 found[name] = (array.astype(np.uint32) << 16).view(np.float32) if wide else array
         return found
 
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of what `restored` returns."""
+        scales = {name + SCALE for name in self._rounded()}
+        return {name: array.shape for name, array in self.arrays.items() if name not in scales}
+
+    def check(self) -> "StoredArrays":
+        """Return these; raise ValueError naming an array of which nothing could be computed."""
+        for name in self._rounded():
+            matrix, scales = self.arrays[name].shape, self.arrays[name + SCALE].shape
+            if len(matrix) != 2 or scales != matrix[:1]:
+                rule = f"must hold one number for each row of a matrix, which has the shape {matrix}"
+                raise ValueError(f"{self.path}: {name + SCALE} {rule}, got the shape {scales}: copy the folder again")
+        for name, array in self.arrays.items():
+            worst = _not_finite(array, self.dtypes[name])
+            if worst is not None:
+                rule = "must be finite numbers of float32"
+                raise ValueError(f"{self.path}: the weights {name} {rule}, got {worst}: copy the folder again")
+        return self
+
     def _rounded(self) -> set[str]:
         return {name for name in self.arrays if name + SCALE in self.arrays}
+
+
+def _not_finite(array: np.ndarray, dtype: str) -> float | None:
+    """Return a number that float32 does not have, if there is one."""
+    if not array.size or dtype not in {"F64", "F32", "F16", "BF16"}:
+        return None
+    wide = (array.astype(np.uint32) << 16).view(np.float32) if dtype == "BF16" else array
+    with np.errstate(invalid="ignore"):
+        ends = float(wide.min()), float(wide.max())  # either is NaN where any number is
+    return next((end for end in ends if not abs(end) <= FLOAT32_MAX), None)
 
 
 def weights_path(folder: Path) -> Path:
@@ -162,12 +229,14 @@ def read_stored(folder: Path) -> StoredArrays:
     if not arrays:
         raise ValueError(f"{paths[0]}: a model must have weights, got a file without any: copy the folder again")
     verify_checksums(folder)
-    return StoredArrays(path, arrays, dtypes, len(paths), sum(path.stat().st_size for path in paths))
+    n_bytes = sum(path.stat().st_size for path in paths)
+    return StoredArrays(path, arrays, dtypes, len(paths), n_bytes).check()
 
 
 def read_file(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str], dict[str, str]]:
     """Map a safetensors file: its arrays, their types, and the notes that its writer left in it."""
     try:
+        check_regular(path)
         with safe_open(path, framework="np") as file:  # checks the header against the file's size
             notes = file.metadata() or {}
         with path.open("rb") as file:
@@ -215,11 +284,30 @@ def _read_shards(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, str], l
     return arrays, dtypes, paths
 
 
+MEASURES = ("loss", "bleu", "chrf", "n")
+
+
+def read_scores(folder: Path) -> dict[str, Any]:
+    """Read the scores of a model, {} where it has none; raise ValueError for what is no score."""
+    path = folder / SCORES
+    scores = read_json(path) if path.exists() else {}
+    for kind in ("test", "valid"):
+        table = scores.get(kind, {})
+        if not isinstance(table, dict):
+            raise ValueError(f"{path}: {kind} must be a table of scores, got {table!r:.60}")
+        for name in MEASURES:
+            value = table.get(name, 0)
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                raise ValueError(f"{path}: {kind}.{name} must be a number, got {value!r:.60}")
+    return scores
+
+
 def describe(folder: Path) -> dict[str, Any]:
     """Tell what a model is: its size, its form on disk, its vocabulary, its settings and its scores."""
     folder = model_folder(folder)
     made, stored = read_settings(folder / CONFIG), read_stored(folder)
     tokenizer = load_tokenizer(folder, made)
+    check_sizes(made.model, stored.arrays, folder / CONFIG)
     # Scales of 8-bit rows are a form of storage, and the running means of a batch norm are not learned.
     apart = (SCALE, ".mean", ".variance") if made.model.norm == "batch" else (SCALE,)
     sizes = [array.size for name, array in stored.arrays.items() if not name.endswith(apart)]
@@ -229,6 +317,6 @@ def describe(folder: Path) -> dict[str, Any]:
         "shards": stored.n_shards,
         "bytes": stored.n_bytes,
         "vocabulary": {side: tokenizer.vocab_size(side) for side in ("src", "tgt")},
-        "scores": read_json(folder / SCORES) if (folder / SCORES).exists() else {},
+        "scores": read_scores(folder),
         "settings": settings_table(made),
     }

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -26,6 +26,8 @@ from regard.checkpoint import (
     INDEX,
     SCORES,
     WEIGHTS,
+    StoredArrays,
+    check_sizes,
     is_model_file,
     load_tokenizer,
     model_folder,
@@ -33,14 +35,16 @@ from regard.checkpoint import (
     read_settings,
     read_stored,
     settings_table,
-    weights_path,
     write_json,
 )
-from regard.config import Settings
+from regard.config import ModelSettings, Settings
 from regard.data.tokenizer import Tokenizer
+from regard.engine.native_weights import check_shapes
 from regard.model import Seq2Seq
 from regard.model.quantize import quantize
 from regard.ops import is_sharded
+
+M = TypeVar("M", bound=nn.Module)
 
 
 def unique_tensors(module: nn.Module) -> dict[str, Tensor]:
@@ -52,6 +56,11 @@ def unique_tensors(module: nn.Module) -> dict[str, Tensor]:
             seen.add(id(tensor))
             tensors[name] = tensor.detach()
     return tensors
+
+
+def shapes(tensors: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each tensor."""
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
 
 def gathered(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -71,14 +80,9 @@ def put(target: Tensor, value: Tensor) -> None:
 def fill(module: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
     """Put saved tensors into a module that must have just these, of just these shapes."""
     wanted = unique_tensors(module)
-    missing, foreign = sorted(wanted.keys() - tensors.keys()), sorted(tensors.keys() - wanted.keys())
-    if missing or foreign:
-        raise ValueError(f"{path}: these weights are of another model: missing {missing[:3]}, unknown {foreign[:3]}")
+    check_shapes(shapes(tensors), shapes(wanted), path)
     with torch.no_grad():
         for name, tensor in wanted.items():
-            if tensor.shape != tensors[name].shape:
-                shapes = f"{tuple(tensors[name].shape)} instead of {tuple(tensor.shape)}"
-                raise ValueError(f"{path}: these weights are of another model: {name} is {shapes}")
             put(tensor, tensors[name])
 
 
@@ -145,7 +149,11 @@ def write_weights(folder: Path, tensors: Mapping[str, Tensor], form: Form) -> No
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
     """Read the weights of a folder, whatever their form, as they are computed with."""
-    return {name: torch.from_numpy(np.array(array)) for name, array in read_stored(folder).restored().items()}
+    return _tensors(read_stored(folder))
+
+
+def _tensors(stored: StoredArrays) -> dict[str, Tensor]:
+    return {name: torch.from_numpy(np.array(array)) for name, array in stored.restored().items()}
 
 
 def _shared_out(tensors: Mapping[str, Tensor], shard_mib: float | None) -> list[dict[str, Tensor]]:
@@ -251,10 +259,25 @@ def load_model(folder: Path) -> Checkpoint:
     folder = model_folder(folder)
     made = read_settings(folder / CONFIG)
     tokenizer = load_tokenizer(folder, made)
+    sizes = tokenizer.vocab_size("src"), tokenizer.vocab_size("tgt")
+    model = restore(folder, made.model, lambda: build_model(made.model, sizes))
+    return Checkpoint(model, tokenizer, made)
+
+
+def restore(folder: Path, settings: ModelSettings, build: Callable[[], M]) -> M:
+    """Build the module that a folder's settings describe, with its weights.
+
+    Settings are compared with the shapes of the stored arrays before memory is taken for what they describe.
+    """
+    stored = read_stored(folder)
+    check_sizes(settings, stored.arrays, folder / CONFIG)
     try:
-        with Undrawn():
-            model = build_model(made.model, (tokenizer.vocab_size("src"), tokenizer.vocab_size("tgt")))
+        with torch.device("meta"), Undrawn():
+            expected = shapes(unique_tensors(build()))
     except ValueError as error:
         raise ValueError(f"{folder / CONFIG}: {error}") from error
-    fill(model, read_weights(folder), weights_path(folder))
-    return Checkpoint(model.eval(), tokenizer, made)
+    check_shapes(stored.shapes(), expected, stored.path)
+    with Undrawn():
+        model = build()
+    fill(model, _tensors(stored), stored.path)
+    return model.eval()

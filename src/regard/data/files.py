@@ -6,6 +6,7 @@ import io
 import lzma
 import os
 import shutil
+import stat
 import sys
 import zlib
 from collections.abc import Callable, Iterator
@@ -23,6 +24,27 @@ COMPRESSED = (".gz", ".xz", ".zst")
 BLOCK = 1 << 17
 # Raised by the libraries for a file that is truncated, damaged or in another format.
 DAMAGE = (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile)
+
+
+KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a socket"}
+MIB = 1 << 20
+
+
+def check_regular(path: Path) -> int:
+    """Return the size of a file; raise ValueError for what cannot be read to an end, such as a pipe or a device."""
+    about = os.stat(path)
+    if not stat.S_ISREG(about.st_mode):
+        kind = KINDS.get(stat.S_IFMT(about.st_mode), "a device")
+        raise ValueError(f"{path}: this must be a regular file, got {kind}: copy the folder again")
+    return about.st_size
+
+
+def read_whole(path: Path, limit: int) -> bytes:
+    """Read a regular file of at most `limit` bytes."""
+    size = check_regular(path)
+    if size > limit:
+        raise ValueError(f"{path}: a file of this kind has at most {limit // MIB} MiB, got {size / MIB:.1f}")
+    return path.read_bytes()
 
 
 @contextmanager

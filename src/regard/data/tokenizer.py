@@ -15,6 +15,7 @@ import sentencepiece
 from numpy.typing import NDArray
 
 from regard.atomic import atomic_file
+from regard.data.files import MIB, read_whole
 from regard.data.normalise import Side, normalise, simplify
 
 VARINT, FIXED_64, BYTES, FIXED_32 = 0, 1, 2, 5  # wire types of protocol buffers
@@ -55,9 +56,13 @@ class SentencePieceModel:
 
 def parse_model(model: bytes) -> SentencePieceModel:
     """Parse a model file; the library tells neither its type nor which pieces are symbols."""
-    messages = [(number, value) for number, value in parse_fields(model) if isinstance(value, bytes)]
-    trainer = dict(parse_fields(next(value for number, value in messages if number == 2)))
-    return SentencePieceModel(trainer.get(3, 1) == BPE, [_piece(value) for number, value in messages if number == 1])
+    try:
+        messages = [(number, value) for number, value in parse_fields(model) if isinstance(value, bytes)]
+        trainer = dict(parse_fields(next(value for number, value in messages if number == 2)))
+        pieces = [_piece(value) for number, value in messages if number == 1]
+    except (StopIteration, IndexError, KeyError, AssertionError, struct.error, ValueError) as error:
+        raise ValueError(f"a tokenizer must be a complete SentencePiece model, got a part of it ({error!r})") from error
+    return SentencePieceModel(trainer.get(3, 1) == BPE, pieces)
 
 
 def _piece(message: bytes) -> Piece:
@@ -205,7 +210,12 @@ def _read_characters(model: bytes) -> dict[str, Any]:
         table = json.loads(model)
         if not all(isinstance(each, str) and len(each) == 1 for each in table["characters"]):
             raise ValueError("a list of single characters is expected")
+        twice = [each for each, n in Counter(table["characters"]).items() if n > 1]
+        if twice:
+            raise ValueError(f"{twice[0]!r} has two ids")
         return {"characters": list(table["characters"]), "bytes": bool(table["bytes"])}
+    except RecursionError as error:
+        raise ValueError("a character tokenizer must be a table of characters, got JSON nested too deeply") from error
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"a character tokenizer must be a complete JSON file, got {error!r}") from error
 
@@ -215,6 +225,7 @@ JOINT = "tokenizer.model"
 SEPARATE = ("tokenizer.src.model", "tokenizer.tgt.model")
 TOKENIZER_FILES = (JOINT, *SEPARATE)
 MIN_BATCH = 32  # texts
+LARGEST = 256 * MIB  # bytes of a file: a vocabulary of a million pieces takes a tenth of it
 
 
 @dataclass(frozen=True, eq=False)
@@ -315,9 +326,12 @@ class Tokenizer:
 
 
 def _read(path: Path) -> bytes:
-    if not path.is_file():
-        raise ValueError(f"{path}: no such file; a tokenizer is {JOINT}, or {' and '.join(SEPARATE)}")
-    model = path.read_bytes()
+    try:
+        model = read_whole(path, LARGEST)
+    except OSError as error:
+        missing = f"no such file; a tokenizer is {JOINT}, or {' and '.join(SEPARATE)}"
+        reason = missing if isinstance(error, FileNotFoundError) else f"this file cannot be read ({error.strerror})"
+        raise ValueError(f"{path}: {reason}") from error
     try:
         _processor(model)
     except ValueError as error:
@@ -338,4 +352,8 @@ def _processor(model: bytes) -> sentencepiece.SentencePieceProcessor | Character
     expected = [Tokenizer.pad_id, Tokenizer.unk_id, Tokenizer.bos_id, Tokenizer.eos_id]
     if ids != expected:
         raise ValueError(f"the ids of padding, unknown, BOS and EOS must be {expected}, got {ids}")
+    try:
+        processor.id_to_piece(list(range(processor.vocab_size())))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"the pieces of a tokenizer must be UTF-8, got {error.object[:20]!r}") from error
     return processor

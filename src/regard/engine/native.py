@@ -61,7 +61,7 @@ class NativeDecoder(IncrementalDecoder):
         self.limit = weights.limit
         self.vocab_size = len(weights.output_table)
         self.src_codes, self.tgt_codes = weights.src_codes, weights.tgt_codes
-        arrays = [None if x is None else np.ascontiguousarray(x, np.float32) for x in weights.parameters()]
+        arrays = [None if x is None else np.require(x, np.float32, ["C", "A"]) for x in weights.parameters()]
         self.tables = arrays[:2]  # read where they lie; everything else is packed
         addresses = [0 if x is None else x.ctypes.data for x in arrays]
         self.address = library.new_model(weights.config(precision), addresses)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import pi
+from math import inf, pi
 from pathlib import Path
 from typing import Any
 
@@ -98,8 +98,7 @@ def packs(settings: ModelSettings) -> bool:
         settings.family == "transformer"
         and settings.attention.name == "scaled_dot"
         and settings.position.name in POSITION_CODES
-        and settings.position.options.get("join", "add") == "add"
-        and settings.position.options.keys() <= {"join", "base", "max_len"}
+        and all(OPTIONS[settings.position.name].get(name, _none)(x) for name, x in settings.position.options.items())
         and settings.norm in NORM
         and settings.norm_place in {"before", "after"}
         and settings.activation in ACTIVATION
@@ -113,7 +112,7 @@ def from_arrays(
     settings: ModelSettings, arrays: Mapping[str, np.ndarray], vocab_sizes: tuple[int, int], path: Path
 ) -> TransformerWeights:
     """Return the model that a folder's settings and arrays describe; raise ValueError where they do not fit."""
-    check_shapes(arrays, expected_shapes(settings, vocab_sizes), path)
+    check_shapes({name: array.shape for name, array in arrays.items()}, expected_shapes(settings, vocab_sizes), path)
     tables = {"src": "src", "tgt": "src" if settings.tie in {"all", "inputs"} else "tgt"}
     tables["output"] = "output" if settings.tie in {"inputs", "none"} else tables["tgt"]
     src, tgt, output = (_table(arrays, tables[side], settings) for side in ("src", "tgt", "output"))
@@ -186,14 +185,17 @@ def _norm_shapes(name: str, settings: ModelSettings) -> dict[str, tuple[int, ...
     return {f"{name}.{part}": (settings.d_model,) for part in ("weight", "bias")[: 2 - (settings.norm == "rms")]}
 
 
-def check_shapes(arrays: Mapping[str, Any], expected: Mapping[str, tuple[int, ...]], path: Path) -> None:
-    """Raise ValueError for arrays that are not just these, of just these shapes."""
-    missing, foreign = sorted(expected.keys() - arrays.keys()), sorted(arrays.keys() - expected.keys())
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def check_shapes(found: Shapes, expected: Shapes, path: Path) -> None:
+    """Raise ValueError for arrays that are not just those expected, of just these shapes."""
+    missing, foreign = sorted(expected.keys() - found.keys()), sorted(found.keys() - expected.keys())
     if missing or foreign:
         raise ValueError(f"{path}: these weights are of another model: missing {missing[:3]}, unknown {foreign[:3]}")
     for name, shape in expected.items():
-        if tuple(arrays[name].shape) != shape:
-            shapes = f"{tuple(arrays[name].shape)} instead of {shape}"
+        if found[name] != shape:
+            shapes = f"{found[name]} instead of {shape}"
             raise ValueError(f"{path}: these weights are of another model: {name} is {shapes}")
 
 
@@ -262,6 +264,24 @@ POSITION_CODES = {
     "half_wave": half_wave_codes,
     "rotary": no_codes,
 }
+
+
+# What a scheme may be told, and of which values the library knows; PyTorch's modules say what is wrong with others.
+JOINED = {"join": lambda x: x == "add"}
+BASE = {"base": lambda x: type(x) in {int, float} and 1 < x < inf}
+LENGTH = {"max_len": lambda x: type(x) is int and x >= 1}
+OPTIONS: dict[str, dict[str, Callable[[Any], bool]]] = {
+    "none": {},
+    "index": JOINED,
+    "sinusoidal": JOINED | BASE,
+    "learned": JOINED | LENGTH,
+    "half_wave": JOINED | LENGTH,
+    "rotary": BASE,
+}
+
+
+def _none(value: Any) -> bool:
+    return False
 
 
 def position_limit(part: PartSettings) -> int | None:

@@ -5,7 +5,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from regard.checkpoint import CONFIG, load_tokenizer, model_folder, read_settings, read_stored
+from regard.checkpoint import CONFIG, check_sizes, load_tokenizer, model_folder, read_settings, read_stored
 from regard.config import Settings, choose
 from regard.data.tokenizer import Tokenizer
 from regard.device import find_device
@@ -75,6 +75,7 @@ def open_native(folder: Path, made: Settings, tokenizer: Tokenizer, precision: s
     if not packs(made.model) or (library := find_library(precision)) is None:
         return None
     stored = read_stored(folder)
+    check_sizes(made.model, stored.arrays, folder / CONFIG)
     vocab_sizes = tokenizer.vocab_size("src"), tokenizer.vocab_size("tgt")
     weights = from_arrays(made.model, stored.restored(), vocab_sizes, stored.path)
     again = (_reopen, (folder, precision))

@@ -75,8 +75,10 @@ class Sinusoidal(Absolute):
 
 def check_base(base: float) -> float:
     """Return the base of the wavelengths, or raise ValueError where they would not grow."""
-    if base <= 1.0:
+    if not base > 1.0:
         raise ValueError(f"base must be larger than 1, got {base}")
+    if base == math.inf:
+        raise ValueError(f"base must be a finite number, got {base}")
     return base
 
 

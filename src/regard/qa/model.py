@@ -14,8 +14,8 @@ from regard import __version__
 from regard.atomic import atomic_folder, latest, write_checksums
 from regard.batch import Source
 from regard.build import build_model
-from regard.checkpoint import CONFIG, SCORES, is_model_file, read_json, settings_table, weights_path, write_json
-from regard.checkpoint.weights import Form, Undrawn, fill, read_weights, unique_tensors, write_weights
+from regard.checkpoint import CONFIG, SCORES, is_model_file, read_json, settings_table, write_json
+from regard.checkpoint.weights import Form, restore, unique_tensors, write_weights
 from regard.config import ModelSettings, Settings, parse_settings
 from regard.data.tokenizer import Tokenizer
 from regard.model import Transformer
@@ -142,12 +142,12 @@ def load_reader(folder: Path) -> QuestionReader:
     if config.get("kind") != KIND:
         raise ValueError(f"{folder / CONFIG}: this must be a {KIND}, got another model: regard qa train creates one")
     tokenizer = Tokenizer.load(folder)
+    saved = config.get("settings")
+    if not isinstance(saved, dict):
+        raise ValueError(f"{folder / CONFIG}: this must hold a table of settings, got {type(saved).__name__}")
     try:
-        settings = parse_settings(ReaderSettings, config["settings"])
-        with Undrawn():
-            model = build_reader(settings, tokenizer.vocab_size("src"))
-    except (ValueError, KeyError) as error:
+        settings = parse_settings(ReaderSettings, saved)
+    except ValueError as error:
         raise ValueError(f"{folder / CONFIG}: {error}") from error
-    weights = read_weights(folder)
-    fill(model, weights, weights_path(folder))
-    return QuestionReader(model.eval(), tokenizer, settings)
+    model = restore(folder, settings.model, lambda: build_reader(settings, tokenizer.vocab_size("src")))
+    return QuestionReader(model, tokenizer, settings)

@@ -99,7 +99,7 @@ def test_unknown_keys_and_mistyped_values_are_refused(cls, given, said):
         ("text.kind=unigrm", "unknown text.kind 'unigrm': did you mean 'unigram'\\? valid are unigram, bpe, "),
         ("model.family=rnn", "unknown model.family 'rnn': valid are transformer, recurrent, decoder"),
         ("model.norm_place=befor", "unknown model.norm_place 'befor': did you mean 'before'"),
-        ("model.tie=some", "unknown model.tie 'some': .*valid are all, target, none"),
+        ("model.tie=some", "unknown model.tie 'some': .*valid are all, target, inputs, none"),
         ("decode.method=greed", "unknown decode.method 'greed': did you mean 'greedy'"),
         ("train.schedule=cosin", "unknown train.schedule 'cosin': did you mean 'cosine'"),
         ("train.vectors=skipgram", "unknown train.vectors 'skipgram': did you mean 'skip_gram'"),

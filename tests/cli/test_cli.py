@@ -197,6 +197,12 @@ def test_a_figure_that_cannot_be_saved_is_refused_before_any_work(run, tmp_path)
         (["scores", "--keys", "one"], "got 3 and 1"),
         (["positions", "--length", "2"], "length must be 8 or more and width 3 or more, got 2 and 128"),
         (["positions", "sinusoidal", "--base", "0.5"], "base must be larger than 1, got 0.5"),
+        (["positions", "sinusoidal", "--base", "nan"], "--base must be a finite number, got nan"),
+        (["regression", "--noise", "nan"], "--noise must be a finite number, got nan"),
+        (["regression", "--noise", "inf"], "--noise must be a finite number, got inf"),
+        (["study", "subspaces", "--share", "-inf"], "--share must be a finite number, got -inf"),
+        (["positions", "--model", "zh-en", "--width", "8"], "a model brings its own encodings, width and base"),
+        (["positions", "--shift", "512"], "less than the length 512, got 512"),
     ],
 )
 def test_bad_numbers_end_in_one_line(run, args, message):

@@ -66,3 +66,9 @@ def test_looking_gives_the_weights_that_pooling_uses():
     result = run_regression(steps=3)
     weights = attention_weights(Gaussian().double(), result.x_test, result.x)
     assert_close(weights @ result.y, pool(Gaussian().double(), result.x_test, result.x, result.y).detach())
+
+
+@pytest.mark.parametrize("noise", [float("nan"), float("inf")])
+def test_noise_that_is_no_number_is_refused(noise):
+    with pytest.raises(ValueError, match=f"noise must be 0 or more and steps 1 or more, got {noise}"):
+        run_regression(noise=noise)

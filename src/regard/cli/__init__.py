@@ -4,6 +4,7 @@ Commands are listed here, in the order of the help. The module of a command, and
 command is run: `regard --help` need not wait for PyTorch, nor `regard translate` for what only training needs.
 """
 
+import math
 import os
 import sys
 from contextlib import suppress
@@ -85,7 +86,11 @@ class LazyCommand(TyperCommand):
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Import the command and let it parse its arguments; the context then belongs to it."""
-        return self.load().make_context(info_name, args, parent, **extra)
+        context = self.load().make_context(info_name, args, parent, **extra)
+        for name, value in context.params.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ValueError(f"--{name.strip('_').replace('_', '-')} must be a finite number, got {value}")
+        return context
 
     def load(self) -> Any:
         """Return the command itself; its help begins with the line of the list."""

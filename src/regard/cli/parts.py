@@ -8,11 +8,22 @@ from regard.cli.options import Json, Out, Seed
 from regard.config import choose
 from regard.plot.style import check_figure, save_and_report
 from regard.position import POSITION
-from regard.study.positions import draw_positions, facts_table, positions_table, run_positions
+from regard.study.position_views import BASE, LENGTH, MEASURED, WIDTH, check_shifts, model_schemes
+from regard.study.positions import (
+    draw_positions,
+    facts_table,
+    measure,
+    positions_table,
+    run_positions,
+    shifts_table,
+)
 from regard.study.regression import draw_regression, regression_table, run_regression
 from regard.study.scores import draw_scores, run_scores, scores_table, variances_table
 from regard.terminal import print_json, print_tables, progress_bar
 
+NAMES = "Position encodings, or sines (without cosines); all of the table if none is named."
+OF_MODEL = "Measure the trained encodings of this model: a bundled one, a run's folder, or a model folder."
+LENGTHS = f"{LENGTH}, or the model's table"
 FEW = 3  # encodings up to which each gets a table of its own
 
 
@@ -47,21 +58,41 @@ def scores(
 
 
 def positions(
-    names: Annotated[list[str] | None, Argument(help="Position encodings; all if none is named.")] = None,
-    length: Annotated[int, Option(help="Number of positions.")] = 512,
-    width: Annotated[int, Option(help="Features of each code.")] = 128,
-    base: Annotated[float, Option(help="Base of the wavelengths.")] = 10000.0,
+    names: Annotated[list[str] | None, Argument(help=NAMES)] = None,
+    model: Annotated[str | None, Option("--model", "-m", help=OF_MODEL)] = None,
+    length: Annotated[int | None, Option(help="Number of positions.", show_default=LENGTHS)] = None,
+    width: Annotated[int | None, Option(help="Features of each code.", show_default=str(WIDTH))] = None,
+    base: Annotated[float | None, Option(help="Base of the wavelengths.", show_default=f"{BASE:g}")] = None,
+    shift: Annotated[list[int] | None, Option(help="Steps k of the linear shift. May be repeated.")] = None,
     json_: Json = False,
     out: Out = None,
 ) -> None:
     check_figure(out)
-    chosen = names or list(POSITION)
-    for name in chosen:
-        choose(POSITION, name, "position")
-    reports = list(progress_bar(run_positions(chosen, length, width, base), len(chosen), "measuring"))
+    steps = shift or [1]
+    if model is not None:
+        refuse_with_model(names or None, width, base)
+        schemes = model_schemes(model, length)
+        n, width = schemes[0].length, schemes[0].d_model
+        check_shifts(steps, n)
+        found, total = (measure(scheme, shifts=steps) for scheme in schemes), len(schemes)
+    else:
+        n, width = LENGTH if length is None else length, WIDTH if width is None else width
+        chosen, base = names or list(POSITION), BASE if base is None else base
+        for name in chosen:
+            choose(MEASURED, name, "position")
+        found, total = run_positions(chosen, n, width, base, shifts=steps), len(chosen)
+    reports = list(progress_bar(found, total, "measuring"))
     if out is not None:
         save_and_report(draw_positions(reports), out)
     if json_:
-        return print_json({"length": length, "width": width, "base": base, "schemes": reports})
+        return print_json({"length": n, "width": width, "base": base, "schemes": reports})
     facts = [facts_table(report) for report in reports] if len(reports) <= FEW else []
-    print_tables(positions_table(reports, length, width), *facts)
+    several = [shifts_table(reports)] if len(steps) > 1 else []
+    print_tables(positions_table(reports, n, width), *several, *facts)
+
+
+def refuse_with_model(names: list[str] | None, width: int | None, base: float | None) -> None:
+    """Raise ValueError for options that a model has settled."""
+    for what, value in (("encodings", names), ("--width", width), ("--base", base)):
+        if value is not None:
+            raise ValueError(f"a model brings its own encodings, width and base, got {what} {value}: leave them out")

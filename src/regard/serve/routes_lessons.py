@@ -16,7 +16,7 @@ from regard.serve.schema_api import CurveJson, LawJson, LayerSteps, Positions, R
 from regard.serve.serialize import round_number, round_tensor
 from regard.serve.state import ServerState
 from regard.study import positions as study
-from regard.study.positions import Moved, find_shift
+from regard.study.position_views import Moved, find_shift, make, view
 from regard.study.regression import Pooling, attention_weights, pool, run_regression, truth
 from regard.trace.residual import EncoderStage, encoder_stages
 
@@ -31,7 +31,7 @@ def position_lesson(
 ) -> Positions:
     """Measure a scheme against the laws, and shift the code of one position by some steps."""
     report = next(study.run_positions([scheme], length, width, base, MAX_POSITION))
-    seen = study.view(study.make(scheme, length, width, base, 0), len(report.codes), width)
+    seen = view(make(scheme, length, width, base, 0), len(report.codes), width)
     moved = find_shift(seen, steps, place, base if scheme == "sinusoidal" else None)
     words = torch.randn(min(N_WORDS, length), width, generator=torch.Generator().manual_seed(0))
     return Positions(

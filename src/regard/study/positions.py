@@ -1,7 +1,7 @@
 """`regard positions`: what position encodings are like."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -10,22 +10,29 @@ from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 
-from regard.build import build_part
-from regard.config import PartSettings
 from regard.plot.style import in_style, new_figure
 from regard.position import POSITION, Position
 from regard.position.absolute import shift_matrix
 from regard.study import laws
-from regard.study.laws import EncodingView, LawCheck, pairs_at, step_axis
+from regard.study.laws import EncodingView, LawCheck
+from regard.study.position_views import (
+    BASE,
+    MeasuredScheme,
+    check_shifts,
+    check_size,
+    distinct_up_to,
+    named_scheme,
+)
 from regard.terminal import QUIET
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-N_HEADS = 8
-# Laws over pairs of positions look at no more than this: their cost grows with the square.
-MAX_POSITIONS = 1024
+FAR = 1_000_000  # position up to which codes are compared
+SHOWN = 1024  # positions whose codes are drawn and in the JSON
+FLIPS = 12  # features and bits whose changes of sign a table lists
+MAP = 64  # positions of the map of positions × positions
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,23 @@ class Waves:
     longest: float
     geometric: float  # largest deviation of the ratio of neighbours from their common ratio; 0 is a perfect progression
     pairs_per_halving: float | None  # a binary counter has 1: each bit flips half as often as the one before
+
+
+@dataclass(frozen=True)
+class Counter:
+    """How often signs change along the text: of every second feature, and of the bits of a binary counter."""
+
+    flips: list[int]
+    bit_flips: list[int]
+
+
+@dataclass(frozen=True)
+class ShiftCheck:
+    """How well one linear map takes every code some steps on."""
+
+    steps: int
+    value: float | None
+    holds: bool | None
 
 
 @dataclass(frozen=True)
@@ -53,6 +77,8 @@ class PositionReport:
 
     name: str
     door: str
+    n_positions: int  # that were measured
+    n_from: int  # of them, from which products by distance were taken
     unique: LawCheck
     bounded: LawCheck
     deterministic: LawCheck
@@ -60,119 +86,80 @@ class PositionReport:
     distance_only: LawCheck
     symmetric: LawCheck
     circles: LawCheck
-    shift: LawCheck
+    shift: LawCheck  # by the first of `shifts`
+    shifts: list[ShiftCheck]
     waves: Waves | None
+    counter: Counter | None
     half_distance: int | None  # first distance at which the product is half of that at distance 0
     distinct_up_to: int | None  # all codes of positions 0 … this differ; None where codes end or depend on the text
     cost: Cost
     profile: Float[Tensor, " reach"]
-    codes: Float[Tensor, "N W"]
+    codes: Float[Tensor, "N W"]  # of the first positions
+    map: Float[Tensor, "M M"]  # the score of every two of the first positions
 
 
 def run_positions(
-    names: list[str], length: int, width: int, base: float = 10000.0, far: int = 1_000_000
+    names: list[str],
+    length: int,
+    width: int,
+    base: float = BASE,
+    far: int = FAR,
+    shifts: Sequence[int] = (1,),
 ) -> Iterator[PositionReport]:
-    """Examine the named encodings, or all, one after the other."""
+    """Examine the named encodings, or all of the table, one after the other."""
     if length < 8 or width < 3:
         raise ValueError(f"length must be 8 or more and width 3 or more, got {length} and {width}")
+    check_size(length, width)
+    check_shifts(shifts, length)
     for name in names or POSITION:
-        yield examine(name, length, width, base, far)
+        yield examine(name, length, width, base, far, shifts)
 
 
-def examine(name: str, length: int, width: int, base: float, far: int) -> PositionReport:
-    """Measure one encoding."""
-    scheme, again = (make(name, length, width, base, seed) for seed in (0, 1))
-    n = min(length, MAX_POSITIONS)
-    whole, half = view(scheme, n, width), view(scheme, n // 2, width)
-    matrix = shift_matrix(1, width, base) if name == "sinusoidal" and width % 2 == 0 else None
-    even_steps = laws.even_steps(half, whole)
-    curve = laws.profile(whole)
+def examine(name: str, length: int, width: int, base: float, far: int, shifts: Sequence[int] = (1,)) -> PositionReport:
+    """Measure one encoding of the table."""
+    return measure(named_scheme(name, length, width, base), far, shifts)
+
+
+def measure(studied: MeasuredScheme, far: int = FAR, shifts: Sequence[int] = (1,)) -> PositionReport:
+    """Measure one encoding at its length."""
+    n, scheme = studied.length, studied.scheme
+    whole, half = studied.view(n), studied.view(n // 2)
+    products = laws.by_offset(whole)
+    even_steps, curve = laws.even_steps(half, whole), laws.profile(whole, products)
+    again = None if studied.again is None else replace(studied, scheme=studied.again).view(n)
+    checks = [ShiftCheck(steps, *_shift_law(studied, whole, steps)) for steps in shifts]
+    some = torch.arange(min(n, MAP))
     reaches_far = whole.door in {"embed", "rotate"} and scheme.n_axes == 1 and even_steps.holds
     return PositionReport(
-        name=name,
+        name=studied.label,
         door=whole.door,
+        n_positions=n,
+        n_from=products.n_from,
         unique=laws.unique(whole),
         bounded=laws.bounded(half, whole),
-        deterministic=laws.deterministic(whole, view(again, n, width)),
+        deterministic=laws.NOTHING if again is None else laws.deterministic(whole, again),
         even_steps=even_steps,
-        distance_only=laws.distance_only(whole),
+        distance_only=laws.distance_only(products),
         symmetric=laws.symmetric(whole),
         circles=laws.on_circles(whole),
-        shift=laws.shift(whole, 1, matrix),
+        shift=LawCheck(checks[0].value, checks[0].holds),
+        shifts=checks,
         waves=describe_waves(whole),
+        counter=count_flips(whole),
         half_distance=_half_distance(curve),
-        distinct_up_to=distinct_up_to(scheme, far, width) if reaches_far else None,
-        cost=_cost(scheme, whole.door, width),
+        distinct_up_to=distinct_up_to(scheme, far, studied.far_width(whole.door)) if reaches_far else None,
+        cost=_cost(scheme, whole.door, studied.d_model),
         profile=curve,
-        codes=whole.codes,
+        codes=whole.codes[:SHOWN],
+        map=whole.products(some, some),
     )
 
 
-def make(name: str, length: int, width: int, base: float, seed: int) -> Position:
-    """Build an encoding in float64 with tables just long enough."""
-    sizes = {"width": width, "d_head": width, "n_heads": N_HEADS, "base": base, "max_len": length}
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return build_part(POSITION, PartSettings(name), "position", sizes).double()
-
-
-def view(scheme: Position, n: int, width: int) -> EncodingView:
-    """Probe an encoding as a black box: does it embed, rotate or bias, and with which codes?"""
-    positions = scheme.first_positions(n)
-    axes = positions.reshape(n, -1)
-    with torch.no_grad():
-        codes = scheme.embed(torch.zeros(1, n, width, dtype=torch.float64), positions)[0]
-        if codes.any():
-            return EncodingView("embed", axes, codes, codes @ codes.T)
-        ones = torch.full((1, N_HEADS, n, width), width**-0.5, dtype=torch.float64)
-        rotated = scheme.rotate(ones, positions)[0, 0]
-        if (rotated != ones[0, 0]).any():
-            return EncodingView("rotate", axes, rotated, rotated @ rotated.T)
-        bias = scheme.bias(ones, ones, positions, positions)
-        if bias is not None:
-            return EncodingView("bias", axes, _bias_codes(scheme, positions, width), bias[0].mean(dim=0))
-    return EncodingView("none", axes, codes, codes @ codes.T)
-
-
-def _bias_codes(scheme: Position, positions: Tensor, width: int) -> Tensor:
-    """Return what each offset from position 0 adds: per head, or, where it depends on the query, per feature."""
-    features = torch.eye(width, dtype=torch.float64).expand(1, N_HEADS, width, width)
-    start = positions.new_zeros(1, width)
-    bias = scheme.bias(features, features[:, :, :1].expand(-1, -1, positions.shape[1], -1), start, positions)
-    assert bias is not None, "a scheme that opened its bias door has closed it again"
-    by_head, by_feature = bias[0, :, 0].T, bias[0, 0].T
-    return by_head if (bias == bias[:, :, :1]).all() else by_feature
-
-
-def distinct_up_to(scheme: Position, far: int, width: int, chunk: int = 2**14) -> int | None:
-    """Return the last position up to which all codes differ, `far` at most; None where the table ends before.
-
-    Codes are projected on one random direction and sorted: codes with different projections differ, and the few with
-    the same are compared themselves. Needs one number for each position instead of a code.
-    """
-    direction = torch.randn(width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    try:
-        marks = torch.cat(
-            [
-                far_codes(scheme, start, min(start + chunk, far + 1), width) @ direction
-                for start in range(0, far + 1, chunk)
-            ]
-        )
-    except ValueError:
-        return None
-    order = marks.argsort(stable=True)  # equal marks stay in the order of their positions
-    same = (marks[order[1:]] == marks[order[:-1]]).nonzero()[:, 0]
-    pairs = [sorted((int(order[i]), int(order[i + 1]))) for i in same]
-    twins = [b for a, b in pairs if far_codes(scheme, a, a + 1, width).equal(far_codes(scheme, b, b + 1, width))]
-    return min(twins, default=far + 1) - 1
-
-
-def far_codes(scheme: Position, start: int, stop: int, width: int) -> Float[Tensor, "N W"]:
-    """Return the codes of consecutive positions, embedded or rotated."""
-    positions = torch.arange(start, stop)[None]
-    with torch.no_grad():
-        codes = scheme.embed(torch.zeros(1, stop - start, width, dtype=torch.float64), positions)[0]
-        return codes + scheme.rotate(torch.ones(1, 1, stop - start, width, dtype=torch.float64), positions)[0, 0] - 1.0
+def _shift_law(studied: MeasuredScheme, whole: EncodingView, steps: int) -> tuple[float | None, bool | None]:
+    width = whole.codes.shape[1]
+    known = studied.base is not None and width % 2 == 0
+    law = laws.shift(whole, steps, shift_matrix(steps, width, studied.base or BASE) if known else None)
+    return law.value, law.holds
 
 
 def describe_waves(view: EncodingView) -> Waves | None:
@@ -194,6 +181,13 @@ def describe_waves(view: EncodingView) -> Waves | None:
     return Waves(float(periods.min()), float(periods.max()), geometric, halving)
 
 
+def count_flips(view: EncodingView) -> Counter | None:
+    """Count changes of sign; None where features do not rotate in pairs, or a text is not one line."""
+    if not laws.on_circles(view).holds or view.positions.shape[1] > 1:
+        return None
+    return Counter(laws.flips(view).tolist(), bits(len(view.codes)).diff(dim=0).abs().sum(dim=0).tolist())
+
+
 def _half_distance(curve: Tensor) -> int | None:
     below = (curve <= curve[0] / 2).nonzero()
     return int(below[0]) if float(curve[0]) > 0 and len(below) else None
@@ -203,36 +197,6 @@ def _cost(scheme: Position, door: str, width: int) -> Cost:
     own = sum(parameter.numel() for parameter in scheme.parameters())
     wider = 4 * (2 * width) ** 2 if door == "embed" else None
     return Cost(own, 4 * width**2, wider)
-
-
-@dataclass(frozen=True, eq=False)
-class Moved:
-    """A linear map applied to one code: `matrix @ before` is `moved`, and should be `after`."""
-
-    exact: bool  # by its formula, or else fitted to all positions
-    matrix: Float[Tensor, "W W"]
-    place: int
-    before: Float[Tensor, " W"]
-    moved: Float[Tensor, " W"]
-    after: Float[Tensor, " W"]
-
-
-def find_shift(view: EncodingView, steps: int, place: int, base: float | None = None) -> Moved | None:
-    """Move the position nearest to the wanted one; None where there are no codes, or no two positions so far apart.
-
-    With a base the codes are sinusoidal, and the map is known; else it is fitted by least squares.
-    """
-    start, end = pairs_at(view.positions, step_axis(view.positions), steps)
-    if view.size() == 0.0 or not len(start):
-        return None
-    width = view.codes.shape[1]
-    exact = None if base is None or width % 2 else shift_matrix(steps, width, base)
-    # Codes may have dependent features, so the solver must handle any rank.
-    fitted = torch.linalg.lstsq(view.codes[start], view.codes[end], driver="gelsd").solution.T
-    matrix = fitted if exact is None else exact
-    nearest = int((start - place).abs().argmin())
-    before, after = view.codes[start[nearest]], view.codes[end[nearest]]
-    return Moved(exact is not None, matrix, int(start[nearest]), before, matrix @ before, after)
 
 
 @in_style
@@ -250,9 +214,9 @@ def _draw_one(report: PositionReport) -> "Figure":
     figure = new_figure(figsize=(11, 6.4))
     whole, split, profile, products, signs, counter = figure.subplots(2, 3).flatten()
     _draw_views(whole, split, profile, report)
-    gram = report.codes @ report.codes.T
-    products.imshow(gram.numpy(), cmap="viridis", aspect="auto", interpolation="nearest")
-    products.set(title="products of codes, PE(p)·PE(q)", xlabel="q", ylabel="p")
+    products.imshow(report.map.numpy(), cmap="viridis", aspect="auto", interpolation="nearest")
+    what = "what is added to the score" if report.door == "bias" else "products of codes, PE(p)·PE(q)"
+    products.set(title=what, xlabel="q", ylabel="p")
     n = min(len(report.codes), 64)
     signs.imshow((report.codes[:n, ::2] < 0).numpy(), cmap="Greys", aspect="auto", interpolation="nearest")
     signs.set(title="signs of every second feature", xlabel="pair of features", ylabel="position")
@@ -312,14 +276,16 @@ LAWS = {
 CAPTION = (
     "✓ holds, ✗ does not, – nothing to measure. unique: smallest distance of two codes; bounded: largest number in a "
     "code; fixed: difference of two random starts; even steps: change of a step when the text is twice as long; by "
-    "distance: spread of PE(p)·PE(q) at equal p − q; symmetric: against PE(q)·PE(p); linear shift: residual of one "
-    "matrix that takes PE(p) to PE(p + 1)."
+    "distance: spread of PE(p)·PE(q) at equal p − q; symmetric: against PE(q)·PE(p); linear shift: what one matrix "
+    "that takes PE(p) to PE(p + k) misses, k = {}, against the size of the codes; – where codes are too few to tell a "
+    "law from a map that remembers each.{}"
 )
 
 
 def positions_table(reports: list[PositionReport], length: int, width: int) -> Table:
     """List the laws for each encoding, narrow enough for 80 columns."""
-    table = Table(title=f"Laws of positions at length {length}, width {width}", caption=CAPTION, **QUIET)
+    caption = CAPTION.format(reports[0].shifts[0].steps, _sampled(reports))
+    table = Table(title=f"Laws of positions at length {length:,}, width {width}", caption=caption, **QUIET)
     table.add_column("scheme", no_wrap=True)
     for title in (*LAWS.values(), "param-\neters"):
         table.add_column(title, justify="right", no_wrap=True)
@@ -327,6 +293,30 @@ def positions_table(reports: list[PositionReport], length: int, width: int) -> T
         cells = [_cell(getattr(report, law)) for law in LAWS]
         table.add_row(report.name, *cells, f"{report.cost.scheme:,}")
     return table
+
+
+def shifts_table(reports: list[PositionReport]) -> Table:
+    """List for several k what one matrix that takes PE(p) to PE(p + k) misses."""
+    table = Table(title="Linear shift by k, against the size of the codes", **QUIET)
+    table.add_column("scheme", no_wrap=True)
+    for check in reports[0].shifts:
+        table.add_column(f"k = {check.steps}", justify="right", no_wrap=True)
+    for report in reports:
+        table.add_row(report.name, *map(_cell, report.shifts))
+    return table
+
+
+def _sampled(reports: list[PositionReport]) -> str:
+    """Say what was not measured between all pairs."""
+    by_number: dict[int, list[str]] = {}
+    for report in reports:
+        if report.n_from < report.n_positions and report.distance_only.value is not None:
+            by_number.setdefault(report.n_from, []).append(report.name)
+    said = [f"by distance, from {n:,} positions to all ({', '.join(names)})" for n, names in by_number.items()]
+    n = max(report.n_positions for report in reports)
+    said += [f"unique, from {laws.MAX_DISTANCES // n:,} positions to all"] * (n * n > laws.MAX_DISTANCES)
+    said += [f"symmetric, between {laws.MAX_SQUARE:,} positions"] * (n > laws.MAX_SQUARE)
+    return f" Drawn at random: {'; '.join(said)}." if said else ""
 
 
 def facts_table(report: PositionReport) -> Table:
@@ -344,6 +334,9 @@ def facts_table(report: PositionReport) -> Table:
             table.add_row(
                 "like a binary counter", f"half as many flips every {waves.pairs_per_halving:.2f} pairs (a counter: 1)"
             )
+    if report.counter is not None:
+        table.add_row("changes of sign, pair by pair", _listed(report.counter.flips))
+        table.add_row("of the bits of a counter", _listed(report.counter.bit_flips))
     if report.circles.holds:
         table.add_row("pairs of features", "stay on circles")
     if report.half_distance is not None:
@@ -358,7 +351,11 @@ def facts_table(report: PositionReport) -> Table:
     return table
 
 
-def _cell(law: LawCheck) -> Text:
+def _listed(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers[:FLIPS])) + (" …" if len(numbers) > FLIPS else "")
+
+
+def _cell(law: LawCheck | ShiftCheck) -> Text:
     if law.value is None:
         return Text("–", style="dim")
     mark, colour = ("✓", "green") if law.holds else ("✗", "red")

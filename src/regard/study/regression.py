@@ -1,5 +1,6 @@
 """`regard regression`: attention as kernel regression."""
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -54,7 +55,7 @@ def run_regression(
     """Draw the data, and predict with average, fixed and learned pooling."""
     if n_train < 2 or n_test < 1:
         raise ValueError(f"n_train must be 2 or more and n_test 1 or more, got {n_train} and {n_test}")
-    if noise < 0 or steps < 1:
+    if not 0 <= noise < math.inf or steps < 1:
         raise ValueError(f"noise must be 0 or more and steps 1 or more, got {noise} and {steps}")
     generator = torch.Generator().manual_seed(seed)
     # Uniform in [0, 5): a normal sample would have negative x, whose power 0.8 is NaN.

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import fields, replace
+from html import escape
 from urllib.parse import urlencode
 
 import pytest
@@ -45,10 +46,55 @@ def test_alternatives_are_the_others_that_the_search_found(client, translator):
 
 
 def test_the_language_is_detected_by_the_script(client):
-    response = client.post("/translate", json={"q": ["你好", "hello"], "source": "auto", "target": "en"})
-    assert response.status_code == 400 and "no model translates from auto to en" in response.json()["error"]
     response = client.post("/translate", json={"q": "你好", "source": "auto", "target": "en"}).json()
     assert response["detectedLanguage"] == {"language": "zh", "confidence": 100.0}
+    mixed = client.post("/translate", json={"q": "你好 face", "source": "auto", "target": "en"}).json()
+    assert mixed["detectedLanguage"] == {"language": "zh", "confidence": 66.7}
+
+
+def test_a_text_in_the_target_language_is_given_back(client):
+    body = {"q": ["你好", "hello"], "source": "auto", "target": "en", "alternatives": 1}
+    response = client.post("/translate", json=body).json()
+    assert response["translatedText"][1] == "hello" and response["alternatives"][1] == []
+    assert response["detectedLanguage"][1] == {"language": "en", "confidence": 100.0}
+    assert client.post("/translate", json={"q": "  hello\n", "source": "en", "target": "en"}).json() == {
+        "translatedText": "  hello\n"
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("你好", [("zh", 100.0)]),
+        ("How are you?", [("en", 100.0)]),
+        ("guten Tag", [("en", 50.0)]),
+        ("très bien to", [("en", 50.0)]),
+        ("日本語です", [("ja", 100.0)]),
+        ("你好 what", [("zh", 66.7), ("en", 33.3)]),
+        ("привет", [("en", 0.0)]),
+        ("123", [("en", 0.0)]),
+    ],
+)
+def test_detection_says_how_sure_it_is(client, text, found):
+    expected = [{"language": language, "confidence": confidence} for language, confidence in found]
+    assert client.post("/detect", json={"q": text}).json() == expected
+    assert client.post("/detect", data={"q": text, "api_key": ""}).json() == expected
+
+
+def test_tags_are_kept_and_text_between_them_is_translated(client, translator):
+    text = '<p class="a &amp; b">bad cab <b>hello</b>&nbsp;<br/>\n<script>face()</script><!-- face -->face &lt; 3</p>'
+    response = client.post("/translate", json={"q": text, "source": "zh", "target": "en", "format": "html"}).json()
+    bad, hello, face = (escape(best(translator, each).text, quote=False) for each in ("bad cab", "hello", "face < 3"))
+    assert response["translatedText"] == (
+        f'<p class="a &amp; b">{bad} <b>{hello}</b>&nbsp;<br/>\n<script>face()</script><!-- face -->{face}</p>'
+    )
+    plain = {"q": "<i> </i>", "source": "zh", "target": "en", "format": "html", "alternatives": 1}
+    assert client.post("/translate", json=plain).json() == {"translatedText": "<i> </i>", "alternatives": []}
+
+
+def test_line_breaks_are_kept(client):
+    response = client.post("/translate", json={"q": "bad cab\n\nhello", "source": "zh", "target": "en"}).json()
+    assert response["translatedText"].count("\n") == 2
 
 
 def test_a_form_is_accepted_too(client, translator):
@@ -70,7 +116,7 @@ ERRORS = [
     ("post", "/translate", {"json": {"q": "x"}}, 422, "target"),
     ("post", "/translate", {"json": {"q": "x", "target": "xx"}}, 400, "xx"),
     ("post", "/translate", {"json": {"q": "x", "target": "en", "source": "tlh"}}, 400, "tlh"),
-    ("post", "/translate", {"json": {"q": "x", "target": "en", "format": "html"}}, 422, "format"),
+    ("post", "/translate", {"json": {"q": "x", "target": "en", "format": "pdf"}}, 422, "format"),
     ("post", "/translate", {"json": {"q": "x", "target": "en", "model": "tny"}}, 400, "did you mean 'tiny'"),
     ("post", "/translate", {"json": {"q": "x", "source": "zh", "target": "en", "beam": 17}}, 400, "17"),
     ("post", "/translate", {"json": {"q": "x", "source": "zh", "target": "en", "beam": 0}}, 422, "beam"),
@@ -150,6 +196,8 @@ def test_a_translation_is_streamed_as_it_is_written(client, translator, beam):
     assert [line["done"] for line in lines] == [False] * (len(lines) - 1) + [True]
     assert set(lines[0]) == names(schema_api.TranslationUpdate)
     assert lines[-1]["text"] == found.text and lines[-1]["pieces"] == found.tokens
+    view = client.get(f"/trace/{lines[-1]['id']}").json()
+    assert view["output"] == found.text and view == client.post("/trace", json=body).json() | {"id": view["id"]}
     assert len(lines) > len(found.tokens)
     assert [len(line["pieces"]) for line in lines[:3]] == [1, 2, 3]
 

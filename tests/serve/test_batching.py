@@ -14,15 +14,17 @@ import httpx
 import pytest
 
 from regard.engine.cuda import CudaEngine, SlotScheduler
+from regard.engine.native import NativeEngine
 from regard.engine.pack import packable
 from regard.engine.slots import SlotPool
 from regard.padding import EOS
-from regard.pipeline.translator import Translator
+from regard.pipeline.translator import Translation, Translator
 from regard.serve import BusyError, InternalError, ServeSettings
 from regard.serve.batching import BatchQueue, TranslationJob
 from regard.serve.middleware import Metrics
 from regard.serve.models import ModelRegistry
-from tests.serve.server import DECODE, TEXTS, client_of, make_folder, make_registry
+from regard.trace.run import TextTracer
+from tests.serve.server import DECODE, TEXTS, client_of, lines_of, make_folder, make_registry
 
 
 def count(client, name):
@@ -207,6 +209,81 @@ def test_a_stream_ends_when_its_client_disconnects(models):
     with client_of(models) as client:
         with client.stream("POST", "/translate/stream", json={"text": "bad cab. " * 200, "model": "tiny"}) as response:
             assert next(response.iter_lines())
+        until(lambda: count(client, "regard_waiting_looks") == 0)
+
+
+def test_a_short_text_does_not_wait_for_a_long_one_before_it(slow):
+    queue, ends = open_queue(slow, batch_seconds=0.0), []
+    (long,) = queue.submit([job("bad cab. hello! face. " * 100)])
+    until(lambda: slow.opened == 1)
+    (short,) = queue.submit([job("a")])
+    for name, answer in (("long", long), ("short", short)):
+        answer.add_done_callback(lambda _, name=name: ends.append(name))
+    slow.go.set()
+    assert long.result(20) and ends == ["short", "long"]
+    queue.close()
+
+
+def test_texts_are_taken_from_each_request_in_turn(slow):
+    queue, ends, many = open_queue(slow, batch_texts=2, batch_seconds=0.0), [], object()
+    queue.submit([job()])
+    until(lambda: slow.opened == 1)
+    answers = queue.submit([replace(job(text), turn=many) for text in TEXTS]) + queue.submit([job("a")])
+    for number, answer in enumerate(answers):
+        answer.add_done_callback(lambda _, number=number: ends.append(number))
+    slow.go.set()
+    assert all(answer.result(20) for answer in answers)
+    assert ends.index(len(TEXTS)) <= 1, "one of the other request may be before it"
+    queue.close()
+
+
+def test_the_rest_of_a_long_text_is_not_translated_when_nobody_waits(slow, monkeypatch):
+    searched, search = [], NativeEngine.search_batch
+
+    def count_searched(self, sources, *rest):
+        searched.extend(sources)
+        if len(searched) < 100:
+            long.cancel()
+        return search(self, sources, *rest)
+
+    monkeypatch.setattr(NativeEngine, "search_batch", count_searched)
+    queue = open_queue(slow, batch_seconds=0.0)
+    (long,) = queue.submit([job("bad cab. hello! face. " * 200)])
+    slow.go.set()
+    until(lambda: len(queue) == 0)
+    queue.close()
+    assert 0 < len(searched) < 200
+
+
+def test_texts_of_too_many_sentences_are_refused_at_once(models):
+    with client_of(models, max_hypotheses=30) as client:
+        for path, text in (("/translate", "q"), ("/trace", "text"), ("/translate/stream", "text")):
+            body = {text: "bad. " * 11, "source": "zh", "target": "en"}
+            response = client.post(path, json=body)
+            assert response.status_code == 413 and "at most 10 sentences with a beam of 3, got 11" in response.text
+            assert client.post(path, json={**body, "beam": 2}).status_code == 200
+
+
+def test_work_that_takes_too_long_is_given_up(models, monkeypatch):
+    monkeypatch.setattr(NativeEngine, "search_batch", lambda *_: time.sleep(1) or [])
+    with client_of(models, max_seconds=0.2) as client:
+        response = client.post("/translate", json={"q": "bad cab", "source": "zh", "target": "en"})
+        assert response.status_code == 504 and "0.2 seconds" in response.json()["error"]
+    monkeypatch.setattr(TextTracer, "trace", lambda *_: time.sleep(0.5))
+    with client_of(models, max_seconds=0.2) as client:
+        assert client.post("/trace", json={"text": "bad cab", "model": "tiny"}).status_code == 504
+
+
+def test_a_stream_that_takes_too_long_ends_with_a_word(models, monkeypatch):
+    def endless(self, on_step):
+        while True:
+            on_step(Translation("a", 0.0, [], [], []))
+            time.sleep(0.02)
+
+    monkeypatch.setattr(TextTracer, "follow", endless)
+    with client_of(models, max_seconds=0.3) as client:
+        lines = lines_of(client.post("/translate/stream", json={"text": "bad cab", "model": "tiny"}))
+        assert lines[0]["text"] == "a" and lines[-1]["done"] and "0.3 seconds" in lines[-1]["error"]
         until(lambda: count(client, "regard_waiting_looks") == 0)
 
 

@@ -15,7 +15,6 @@ BODY = b'{"q": "bad cab", "source": "zh", "target": "en"}'
 LIMITS = {
     "max_body": 2000,
     "max_chars": 50,
-    "max_trace_chars": 20,
     "max_texts": 3,
     "body_seconds": 0.5,
     "head_seconds": 0.5,
@@ -69,7 +68,7 @@ def test_errors_name_the_limit_that_was_exceeded(strict):
     for path in ("/trace", "/translate/stream"):
         response = strict.post(path, json={"text": "a" * 51, "model": "tiny"})
         assert response.status_code == 413 and "51" in response.json()["error"]
-    assert strict.get("/steps", params={"text": "a" * 21}).status_code == 413
+    assert strict.get("/steps", params={"text": "a" * 51}).status_code == 413
 
 
 @pytest.mark.parametrize("size", [2001, 10**5, 2 * 10**7])

@@ -9,8 +9,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.readers import CONTEXTS
-from tests.web.conftest import ROOT, expect, settle
+from regard.qa.data import make_question
+from regard.qa.predict import answer_questions
+from regard.qa.view import trace_answer
+from regard.serve.serialize import render_html
+from tests.readers import CONTEXTS, small_reader
+from tests.web.conftest import ROOT, WIDE_WINDOWS, expect, settle
 
 QUESTION = {"context": CONTEXTS["en"], "question": "Who built his court there?"}
 VIEWS = {
@@ -230,3 +234,30 @@ def test_a_request_to_another_server_is_noticed(visit):
     page.evaluate("() => fetch('https://example.org/').catch(() => {})")
     assert any("left the machine" in each or "Content Security" in each for each in visit.errors)
     visit.errors.clear()
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_a_link_is_copied_or_the_page_says_that_it_is_not(visit, works):
+    context = visit.context()
+    # As over plain HTTP, where browsers offer no clipboard.
+    context.add_init_script(
+        "Object.defineProperty(navigator, 'clipboard', {value: undefined});"
+        f"document.execCommand = (name) => {{ window.asked = name; return {str(works).lower()}; }};"
+    )
+    page = context.new_page()
+    page.goto(visit.url)
+    settle(page)
+    page.get_by_role("button", name="Link").click()
+    expect(page.get_by_role("button", name="Copied" if works else "Copy the address bar")).to_be_visible()
+    assert page.evaluate("() => window.asked") == "copy"
+
+
+def test_a_saved_trace_without_a_decoder_opens_where_there_is_something_to_see(visit, tmp_path):
+    reader = small_reader(windows=WIDE_WINDOWS)
+    question = make_question("q", QUESTION["question"], QUESTION["context"], [], "here")
+    (answers,) = answer_questions(reader, [question], 1)
+    file = tmp_path / "reader.html"
+    file.write_text(render_html(trace_answer(reader, question, answers.spans[0]).trace), "utf-8")
+    page = visit.open(file.as_uri())
+    expect(page.get_by_role("button", name="Attention", exact=True)).to_have_attribute("aria-current", "page")
+    expect(page.locator("[data-picture]").first).to_be_visible()

@@ -54,7 +54,7 @@ export interface Api {
     onLine: (line: TranslationUpdate) => void,
     signal: AbortSignal,
   ): Promise<void>;
-  trace(request: TranslateRequest, signal: AbortSignal): Promise<View>;
+  trace(request: TranslateRequest, signal: AbortSignal, id?: string | null): Promise<View>; // by its id if it has one
   comparison(request: TranslateRequest, signal: AbortSignal): Promise<View>; // the run to compare with
   hypothesis(view: View, path: { part: number; node?: number }, signal: AbortSignal): Promise<View>;
   head(view: View, index: HeadIndex, signal: AbortSignal): Promise<Head | null>;
@@ -80,7 +80,7 @@ export function serverApi(): Api {
     live: true,
     models: () => get('models', {}),
     streamTranslation: (request, onLine, signal) => stream('translate/stream', request, onLine, signal),
-    trace: (request, signal) => post('trace', request, signal),
+    trace: (request, signal, id) => (id ? get(`trace/${id}`, {}, signal) : post('trace', request, signal)),
     comparison: (request, signal) => post('trace', request, signal),
     hypothesis: (view, path, signal) => get(`trace/${view.id}`, path, signal),
     head: (view, index, signal) => get(`trace/${view.id}/head`, { ...index, part: view.part, node: view.leaf }, signal),

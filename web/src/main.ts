@@ -38,8 +38,9 @@ function start(target: Element): () => void {
 function showSaved(target: Element, saved: Saved, fragment: string, usesUrl: boolean): () => void {
   const [first, second] = saved.views;
   const state = fromFragment(fragment);
-  if (!['translate', 'attention', 'beam'].includes(state.page.view)) state.page.view = 'attention';
-  const { text, model, search } = first;
+  const { text, model, search, steps } = first;
+  // A model without a decoder has nothing to show but attention.
+  if (!steps.length || !['translate', 'attention', 'beam'].includes(state.page.view)) state.page.view = 'attention';
   Object.assign(state.translation, { text, model, beam: search.beam, prefix: '', part: 0, node: -1 });
   state.attention.compare = Boolean(second);
   return show(target, savedApi(saved), state, usesUrl);

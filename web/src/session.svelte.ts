@@ -24,6 +24,7 @@ import type {
   LayerSteps,
   Writers,
   GeneratedToken,
+  TranslationUpdate,
 } from './trace';
 
 /** Runs one request at a time: a new one aborts the last. */
@@ -82,19 +83,21 @@ export class Session {
     if (this.api.live) this.models = await this.api.models().catch(() => null);
   }
 
-  /** Stream a translation, then fetch its trace. */
+  /** Stream a translation, then fetch the trace of the same search. */
   translate(request: TranslateRequest): Promise<void> {
     this.partial = '';
     this.#request = request;
     return this.#track(
       this.#requests.translation.run(
         async (signal) => {
-          const onLine = (line: { text: string; error: string | null }) => {
+          let id: string | null = null;
+          const onLine = (line: TranslationUpdate) => {
             if (line.error) throw new Error(line.error);
             if (!signal.aborted) this.partial = line.text;
+            id = line.id;
           };
           await this.api.streamTranslation(request, onLine, signal);
-          return unpackRun(await this.api.trace(request, signal));
+          return unpackRun(await this.api.trace(request, signal, id));
         },
         (run) => {
           this.best = this.current = run;

@@ -304,12 +304,16 @@ export interface Model {
 export interface Limits {
   /** per request, all texts together */
   max_chars: number;
-  /** of a text to trace */
+  /** of a text to trace: the same */
   max_trace_chars: number;
   max_texts: number;
   max_beam: number;
   /** bytes */
   max_body: number;
+  /** per request, sentences times beam */
+  max_hypotheses: number;
+  /** until a response */
+  max_seconds: number;
 }
 
 /** Response of /models. */
@@ -339,6 +343,8 @@ export interface TranslationUpdate {
   done: boolean;
   /** if it failed midway; this is the last line then */
   error: string | null;
+  /** in the last line: of the trace, for GET /trace/{id} */
+  id: string | null;
 }
 
 /** A property of a position encoding, measured; null if there is nothing to measure. */
@@ -388,6 +394,8 @@ export interface Positions {
   half_distance: number | null;
   /** all codes up to this position are distinct */
   distinct_up_to: number | null;
+  /** the last position that was compared with all before it */
+  compared_up_to: number;
   cost: Cost;
   shift: Shift | null;
   /** random unit-variance vectors as wide as a code, to add to codes or concatenate with them */

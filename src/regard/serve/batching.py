@@ -1,10 +1,11 @@
 """Dynamic batching: one queue for the texts of all clients, and workers that feed the engines' schedulers."""
 
-from collections import deque
-from collections.abc import Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from threading import Condition, Thread
+from typing import Generic, TypeVar
 
 from regard.config import DecodeSettings
 from regard.engine import Scheduler
@@ -15,24 +16,31 @@ from regard.serve.middleware import Metrics
 from regard.serve.models import ModelRegistry
 from regard.serve.requests import public_error
 
+T = TypeVar("T")
+# Hypotheses that a worker's schedulers hold at once: 64 sentences with 5 beams each, which a core searches in about
+# a second, so that a short text does not wait longer behind a long one; on a GPU as many as fill all slots.
+MAX_HYPOTHESES, MAX_SLOTS = 320, 2**14
+
 
 @dataclass(frozen=True, eq=False)
 class TranslationJob:
-    """A text that a client waits for; cancelling the result drops it at any time."""
+    """A text that a client waits for; cancelling the result drops it at any time. Those of a request share a `turn`."""
 
     model: str
     settings: DecodeSettings
     text: str
+    turn: object = field(default_factory=object)
     result: Future[Translation] = field(default_factory=Future)
 
 
 @dataclass(frozen=True, eq=False)
 class RunningJob:
-    """A job whose sentences are in a scheduler, which knows them by numbers."""
+    """A job whose sentences wait for their turn, or are in a scheduler, which knows them by numbers."""
 
     job: TranslationJob
     translator: Translator
     text: SegmentedText
+    waiting: deque[int] = field(default_factory=deque)  # indices of sentences that are not in the scheduler yet
     indices: dict[int, int] = field(default_factory=dict)  # of unfinished sentences in the text, by their numbers
     hypotheses: dict[int, list[Hypothesis]] = field(default_factory=dict)  # of finished sentences, by index
 
@@ -42,8 +50,36 @@ class RunningJob:
         return next(self.translator.merge([self.text], hypotheses, self.job.settings))
 
 
+class RoundRobin(Generic[T]):
+    """Items that are taken one by one from each request in turn, and in their order within a request."""
+
+    def __init__(self) -> None:
+        self._items: OrderedDict[object, deque[T]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return sum(map(len, list(self._items.values())))
+
+    def __iter__(self) -> Iterator[T]:
+        return (item for items in self._items.values() for item in items)
+
+    def add(self, turn: object, item: T) -> None:
+        """Add an item behind those of the same request."""
+        self._items.setdefault(turn, deque()).append(item)
+
+    def take(self, wanted: Callable[[T], bool]) -> T | None:
+        """Remove the first item of the first request whose first item is wanted; that request's next turn is last."""
+        for turn, items in self._items.items():
+            if wanted(items[0]):
+                item = items.popleft()
+                self._items.move_to_end(turn)
+                if not items:
+                    del self._items[turn]
+                return item
+        return None
+
+
 class BatchQueue:
-    """Jobs in order of arrival, and the worker threads that take them in batches.
+    """Jobs of all requests, and the worker threads that take them in batches, from each request in turn.
 
     Jobs that arrive while the workers are busy form the next batch, so batches grow with the load.
     """
@@ -52,9 +88,10 @@ class BatchQueue:
         self.models = models
         self.settings = settings
         self.metrics = metrics
-        self._waiting: deque[TranslationJob] = deque()
+        self._waiting: RoundRobin[TranslationJob] = RoundRobin()
         self._condition = Condition()
         self._closed = False
+        self.max_hypotheses = MAX_HYPOTHESES if models.device == "cpu" else MAX_SLOTS
         # A GPU needs one worker only: its scheduler fills the slots from all texts.
         self._workers = [Worker(self) for _ in range(settings.workers if models.device == "cpu" else 1)]
 
@@ -68,7 +105,8 @@ class BatchQueue:
         with self._condition:
             if len(self) + len(jobs) > self.settings.max_waiting:
                 raise BusyError(f"{len(self)} texts are waiting already: try again in a moment")
-            self._waiting += jobs
+            for job in jobs:
+                self._waiting.add(job.turn, job)
             self._condition.notify(len(jobs))
         return [job.result for job in jobs]
 
@@ -100,17 +138,17 @@ class BatchQueue:
         return self._closed or len(self._waiting) >= self.settings.batch_texts
 
     def _pop_batch(self) -> list[TranslationJob]:
-        """Remove the oldest job, and others of the same model and settings, from the queue."""
-        first, chars, batch, rest = self._waiting[0], 0, [], deque()
-        for job in self._waiting:
+        """Remove the next job, and others of the same model and settings, from the queue."""
+        batch, chars = [], 0
+
+        def fits(job: TranslationJob) -> bool:
+            first = batch[0] if batch else job
             alike = (job.model, job.settings) == (first.model, first.settings)
-            fits = len(batch) < self.settings.batch_texts and chars + len(job.text) <= self.settings.batch_chars
-            if not batch or (alike and fits):
-                batch.append(job)
-                chars += len(job.text)
-            else:
-                rest.append(job)
-        self._waiting = rest
+            return not batch or (alike and chars + len(job.text) <= self.settings.batch_chars)
+
+        while len(batch) < self.settings.batch_texts and (job := self._waiting.take(fits)) is not None:
+            batch.append(job)
+            chars += len(job.text)
         return batch
 
 
@@ -123,15 +161,18 @@ class Worker:
         self.running: set[RunningJob] = set()
         self.thread = Thread(target=self._work, name="batching", daemon=True)
         self._schedulers: dict[Translator, Scheduler] = {}
-        self._owners: dict[tuple[Scheduler, int], RunningJob] = {}  # of each unfinished sentence
+        self._owners: dict[tuple[Scheduler, int], RunningJob] = {}  # of each sentence in a scheduler
+        self._turns: RoundRobin[RunningJob] = RoundRobin()  # with sentences that are not
 
     def _work(self) -> None:
         while (jobs := self.queue.take(wait=not self.running)) is not None:
             while jobs:
                 self._begin(jobs)
-                more = all(scheduler.wants_more() for scheduler in self._schedulers.values())
+                self._feed()
+                more = not self._turns and all(scheduler.wants_more() for scheduler in self._schedulers.values())
                 jobs = self.queue.take(wait=False) if more else None
             self._drop_cancelled()
+            self._feed()
             for scheduler in self._schedulers.values():
                 if len(scheduler):
                     self._step(scheduler)
@@ -147,16 +188,35 @@ class Worker:
             scheduler = self._schedulers[translator] = translator.engine.scheduler()
         for job in jobs:
             try:
-                running = RunningJob(job, translator, translator.segment([job.text], job.settings)[0])
-                self.running.add(running)
-                for index, ids in enumerate(running.text.parts):
-                    number = scheduler.add(ids, job.settings)
-                    running.indices[number] = index
-                    self._owners[scheduler, number] = running
-                if not running.text.parts:
-                    self._finish(running)
+                text = translator.segment([job.text], job.settings)[0]
             except Exception as error:  # a text that cannot be segmented fails alone
                 self._fail([job], error)
+                continue
+            running = RunningJob(job, translator, text, deque(range(len(text.parts))))
+            self.running.add(running)
+            if text.parts:
+                self._turns.add(job.turn, running)
+            else:
+                self._finish(running)
+
+    def _feed(self) -> None:
+        """Hand sentences to the schedulers, of each request in turn, and no more than are searched in a moment."""
+        room = self.queue.max_hypotheses - sum(running.job.settings.beam for running in self._owners.values())
+        while room > 0 and (running := self._turns.take(lambda _: True)) is not None:
+            if running not in self.running:  # it was dropped
+                continue
+            scheduler, index, settings = self._schedulers[running.translator], running.waiting[0], running.job.settings
+            try:
+                number = scheduler.add(running.text.parts[index], settings)
+            except Exception as error:
+                self._fail([running.job], error)
+                continue
+            running.waiting.popleft()
+            running.indices[number] = index
+            self._owners[scheduler, number] = running
+            room -= settings.beam
+            if running.waiting:
+                self._turns.add(running.job.turn, running)
 
     def _drop_cancelled(self) -> None:
         for running in [each for each in self.running if each.job.result.cancelled()]:
@@ -175,7 +235,7 @@ class Worker:
                 finished[running] = errors[outcome]
             else:
                 running.hypotheses[index] = outcome
-                if not running.indices:
+                if not running.indices and not running.waiting:
                     finished.setdefault(running, None)
         for running, error in finished.items():
             self._finish(running, error)

@@ -4,19 +4,29 @@ import json
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import parse_qsl
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from regard.config import DecodeSettings
+from regard.data.sentences import split_sentences
 from regard.pipeline.translator import Translator
-from regard.serve import BusyError, DisconnectedError, InternalError, NotFoundError, ServeSettings, TooLargeError
+from regard.serve import (
+    BusyError,
+    DisconnectedError,
+    InternalError,
+    LateError,
+    NotFoundError,
+    ServeSettings,
+    TooLargeError,
+)
 from regard.serve.schema_api import ErrorResponse
 from regard.serve.serialize import to_json
 
@@ -47,6 +57,9 @@ ModelName = Annotated[
 ]
 
 
+ApiKey = Annotated[str, Field(description="One of the server's keys, where it has any.")]
+
+
 class TranslateRequest(BaseModel):
     """One or more texts to translate, compatible with LibreTranslate."""
 
@@ -55,11 +68,22 @@ class TranslateRequest(BaseModel):
     q: Text | list[str]
     source: Source = "auto"
     target: Annotated[Code, Field(examples=["en"])]
-    format: Literal["text"] = "text"
+    format: Annotated[
+        Literal["text", "html"], Field(description="In html, text between tags is translated, and tags are kept.")
+    ] = "text"
     alternatives: Annotated[int, Field(ge=0, le=100, description="Number of alternative translations to return.")] = 0
     model: ModelName | None = None
     beam: Beam | None = None
-    api_key: Annotated[str | None, Field(description="Ignored; accepted for compatibility.")] = None
+    api_key: ApiKey | None = None
+
+
+class DetectRequest(BaseModel):
+    """A text whose language is wanted, compatible with LibreTranslate."""
+
+    model_config = ConfigDict(strict=True)
+
+    q: Text
+    api_key: ApiKey | None = None
 
 
 class TraceRequest(BaseModel):
@@ -77,35 +101,54 @@ class TraceRequest(BaseModel):
     ] = []
 
 
-async def read_translate_request(request: Request) -> TranslateRequest:
+R = TypeVar("R", bound=BaseModel)
+
+
+async def read_request(request: Request, kind: type[R]) -> R:
     """Parse JSON, or a form as LibreTranslate's page sends it."""
     body = await request.body()
     try:
-        if request.headers.get("content-type", "").split(";")[0].strip().lower() == FORM:
+        if media_type(request.headers) == FORM:
             pairs = parse_qsl(body.decode("utf-8"), keep_blank_values=True)
-            return TranslateRequest.model_validate(dict(pairs), strict=False)
-        return TranslateRequest.model_validate(json.loads(body))
+            return kind.model_validate(dict(pairs), strict=False)
+        return kind.model_validate(json.loads(body))
     except ValidationError as error:
         raise RequestValidationError(error.errors(include_url=False, include_context=False)) from error
     except (ValueError, RecursionError) as error:
         raise ValueError(f"the body must be JSON or a form: {error}") from error
 
 
-def check_texts(texts: Sequence[str], settings: ServeSettings, max_chars: int) -> None:
+def media_type(headers: Headers) -> str:
+    """Return the type of a body without its parameters, in lower case."""
+    return headers.get("content-type", "").split(";")[0].strip().lower()
+
+
+def check_texts(texts: Sequence[str], settings: ServeSettings) -> None:
     """Refuse texts that are too many, too long, or not valid Unicode."""
     if len(texts) > settings.max_texts:
         raise TooLargeError(
             f"a request may contain at most {settings.max_texts} texts, got {len(texts)}: split it into several"
         )
-    chars = sum(map(len, texts))
-    if chars > max_chars:
-        raise TooLargeError(f"a request may contain at most {max_chars} characters, got {chars}: split it into several")
+    chars, limit = sum(map(len, texts)), settings.max_chars
+    if chars > limit:
+        raise TooLargeError(f"a request may contain at most {limit} characters, got {chars}: split it into several")
     for number, text in enumerate(texts, start=1):
         if not text.isprintable():
             try:
                 text.encode("utf-8")
             except UnicodeEncodeError as error:
                 raise ValueError(f"text must be valid Unicode, got an unpaired surrogate in text {number}") from error
+
+
+def check_work(texts: Sequence[str], beam: int, settings: ServeSettings) -> None:
+    """Refuse texts of so many sentences that their search would take too long, before any work is done."""
+    n_sentences = sum(len(split_sentences(text)) for text in texts)
+    limit = settings.max_hypotheses // beam
+    if n_sentences > limit:
+        raise TooLargeError(
+            f"a request may contain at most {limit} sentences with a beam of {beam}, got {n_sentences}: "
+            "split it into several, or use a smaller beam"
+        )
 
 
 def decode_settings(default: DecodeSettings, beam: int | None, n_best: int, settings: ServeSettings) -> DecodeSettings:
@@ -132,9 +175,9 @@ def forced_ids(translator: Translator, tokens: Sequence[str]) -> list[int]:
     return [ids[token] for token in tokens]
 
 
-def form_schema() -> dict[str, Any]:
-    """Return the two bodies of /translate for the OpenAPI document."""
-    schema = TranslateRequest.model_json_schema()
+def form_schema(kind: type[BaseModel]) -> dict[str, Any]:
+    """Return the two bodies of a route of LibreTranslate for the OpenAPI document."""
+    schema = kind.model_json_schema()
     schema.pop("title")
     flat = {**schema, "properties": {**schema["properties"], "q": {"type": "string"}}}
     content = {"application/json": {"schema": schema}, FORM: {"schema": flat}}
@@ -156,6 +199,7 @@ STATUS: dict[type[Exception], int] = {
     DisconnectedError: 499,  # nginx's number; nobody reads it
     InternalError: 500,
     BusyError: 503,
+    LateError: 504,
 }
 
 
@@ -166,7 +210,8 @@ DESCRIPTIONS = {
     413: "The body or its texts exceed a limit of this server.",
     422: "A field is missing or has the wrong type.",
     500: "Internal server error; the server's log has the details.",
-    503: "The server is overloaded; retry after the time in Retry-After.",
+    503: "The server is overloaded or stopping; retry after the time in Retry-After.",
+    504: "The work took longer than this server allows.",
 }
 ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorResponse, "description": description} for status, description in DESCRIPTIONS.items()

@@ -48,6 +48,7 @@ def position_lesson(
         waves=report.waves,
         half_distance=report.half_distance,
         distinct_up_to=report.distinct_up_to,
+        compared_up_to=MAX_POSITION,
         cost=report.cost,
         shift=None if moved is None else _shift(steps, moved),
         words=round_tensor(words),
@@ -183,7 +184,7 @@ def lesson_routes(state: ServerState) -> APIRouter:
         features: Annotated[int, Query(ge=1, le=64)] = 12,
     ) -> Response:
         """Compute one encoder layer for a sentence, step by step."""
-        check_texts([text], state.settings, state.settings.max_trace_chars)
+        check_texts([text], state.settings)
 
         def work() -> Response:
             name = choose_model(state.models, model, "auto", None, text)

@@ -42,7 +42,13 @@ def site_routes(state: ServerState) -> APIRouter:
         """Describe the models and the limits of this server."""
         settings = state.settings
         limits = Limits(
-            settings.max_chars, settings.max_trace_chars, settings.max_texts, settings.max_beam, settings.max_body
+            max_chars=settings.max_chars,
+            max_trace_chars=settings.max_chars,
+            max_texts=settings.max_texts,
+            max_beam=settings.max_beam,
+            max_body=settings.max_body,
+            max_hypotheses=settings.max_hypotheses,
+            max_seconds=settings.max_seconds,
         )
         return Models(state.models.describe(), limits, __version__)
 

@@ -16,7 +16,7 @@ from regard.qa.view import trace_answer
 from regard.serve.requests import ERROR_RESPONSES, check_texts, json_response
 from regard.serve.schema_trace import AnswerResponse, AnswerSpan, GeneratedTokenJson, Readers, View, WordJson, Writers
 from regard.serve.serialize import make_view, round_tensor, to_json
-from regard.serve.state import NDJSON, LineStream, ServerState, TraceRun, stream_response
+from regard.serve.state import NDJSON, ServerState, TraceRun
 from regard.trace.run import trace_generation, trace_tokens
 
 
@@ -49,20 +49,22 @@ def generate_routes(state: ServerState) -> APIRouter:
         return Writers(list(state.writers.folders))
 
     @router.post("/generate/stream", response_class=StreamingResponse, responses={200: {"content": {NDJSON: {}}}})
-    async def stream(wanted: GenerateRequest) -> Response:
+    async def stream(request: Request, wanted: GenerateRequest) -> Response:
         """Continue a prompt, and stream each token with the attention behind it.
 
         Each line is one JSON object; the last one has `done` set.
         """
-        check_texts([wanted.prompt], state.settings, state.settings.max_trace_chars)
-        lines = LineStream()
-        state.jobs.submit(lambda: _stream(state, wanted, lines.write)).add_done_callback(lines.end)
-        return await stream_response(lines, lambda error: to_json(GeneratedTokenJson([], None, [], True, error)))
+        check_texts([wanted.prompt], state.settings)
+        return await state.jobs.stream(
+            request,
+            lambda write: _stream(state, wanted, write),
+            lambda error: to_json(GeneratedTokenJson([], None, [], True, error)),
+        )
 
     @router.post("/generate", response_model=View)
     async def generate(request: Request, wanted: GenerateRequest) -> Response:
         """Generate the same text as /generate/stream, and return its trace, which is cached as those of /trace are."""
-        check_texts([wanted.prompt], state.settings, state.settings.max_trace_chars)
+        check_texts([wanted.prompt], state.settings)
         return await state.jobs.run(request, lambda: _trace(state, wanted))
 
     return router
@@ -106,7 +108,8 @@ def _stream(state: ServerState, wanted: GenerateRequest, write: Callable[[str], 
 def _trace(state: ServerState, wanted: GenerateRequest) -> Response:
     name, writer = state.writers.open_or_first(wanted.writer)
     _, settings = sampling_settings(writer, wanted, state.settings.max_new_tokens)
-    run = TraceRun(name, trace_generation(writer, wanted.prompt, settings).traces)
+    (trace,) = trace_generation(writer, wanted.prompt, settings).traces
+    run = TraceRun(name, 1, lambda part: trace)
     return json_response(make_view(run.trace(), name, state.traces.add(run)))
 
 
@@ -137,7 +140,7 @@ def answer_routes(state: ServerState) -> APIRouter:
     @router.post("/answer", response_model=AnswerResponse)
     async def answer(request: Request, wanted: AnswerRequest) -> Response:
         """Find the span of a text that answers a question, with the attention behind it."""
-        check_texts([wanted.question, wanted.context], state.settings, state.settings.max_chars)
+        check_texts([wanted.question, wanted.context], state.settings)
         return await state.jobs.run(request, lambda: json_response(_answer(state, wanted)))
 
     return router

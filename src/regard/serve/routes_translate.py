@@ -1,66 +1,84 @@
 """/translate, /trace."""
 
 from collections.abc import Callable
-from pathlib import Path
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from regard.align.heads import load_shown_heads
-from regard.config import DecodeSettings, choose
+from regard.config import choose
+from regard.data.normalise import language_code
 from regard.pipeline.translator import Translation
 from regard.serve.batching import TranslationJob
-from regard.serve.models import ModelRegistry
+from regard.serve.libretranslate import Markup, detect_languages, split_markup
+from regard.serve.models import UNNAMED, ModelRegistry
 from regard.serve.requests import (
     ERROR_RESPONSES,
+    DetectRequest,
     TraceRequest,
     TranslateRequest,
     check_texts,
+    check_work,
     decode_settings,
     forced_ids,
     form_schema,
     json_response,
-    read_translate_request,
+    read_request,
 )
 from regard.serve.schema_api import Detected, TranslateResponse, TranslationUpdate
 from regard.serve.schema_trace import HeadJson, View
 from regard.serve.serialize import make_head, make_view, render_html, to_json
-from regard.serve.state import NDJSON, LineStream, ServerState, TraceRun, stream_response, wait_for
-from regard.trace.run import follow, trace_texts
+from regard.serve.state import NDJSON, ServerState, TraceRun
+from regard.trace.run import TextTracer
 from regard.trace.summary import HeadChoice
 from regard.trace.trace import Trace
 
 
 def translate_routes(state: ServerState) -> APIRouter:
-    """Return the routes of /translate."""
+    """Return the routes of /translate and /detect."""
     router = APIRouter(tags=["translate"], responses=ERROR_RESPONSES)
 
-    @router.post("/translate", response_model=TranslateResponse, openapi_extra=form_schema())
+    @router.post("/translate", response_model=TranslateResponse, openapi_extra=form_schema(TranslateRequest))
     async def translate(request: Request) -> Response:
         """Translate one or more texts.
 
         Texts of all clients are batched; the texts of a client that disconnects are cancelled.
         """
-        wanted = await read_translate_request(request)
+        wanted = await read_request(request, TranslateRequest)
         texts = [wanted.q] if isinstance(wanted.q, str) else wanted.q
-        check_texts(texts, state.settings, state.settings.max_chars)
-        models = [choose_model(state.models, wanted.model, wanted.source, wanted.target, text) for text in texts]
-        pairs = zip(models, texts, strict=True)
-        jobs = [TranslationJob(model, _decode_settings(state, model, wanted), text) for model, text in pairs]
-        translations = await wait_for(request, *state.queue.submit(jobs))
-        return json_response(_translate_response(state.models, wanted, models, translations))
+        check_texts(texts, state.settings)
+        requested = [_requested(state, wanted, text) for text in texts]
+        jobs = [job for each in requested for job in each.jobs]
+        check_work([job.text for job in jobs], max((job.settings.beam for job in jobs), default=1), state.settings)
+        turn = object()
+        queued = state.queue.submit([replace(job, turn=turn) for job in jobs])
+        found = iter(await state.waiter.results(request, *queued))
+        results = [each.finish(list(islice(found, len(each.jobs)))) for each in requested]
+        return json_response(_translate_response(wanted, requested, results))
+
+    @router.post("/detect", response_model=list[Detected], openapi_extra=form_schema(DetectRequest))
+    async def detect(request: Request) -> Response:
+        """Detect the language of a text by its script, as LibreTranslate does: the likeliest first."""
+        wanted = await read_request(request, DetectRequest)
+        check_texts([wanted.q], state.settings)
+        return json_response(detect_languages(wanted.q))
 
     @router.post("/translate/stream", response_class=StreamingResponse, responses={200: {"content": {NDJSON: {}}}})
-    async def stream(wanted: TraceRequest) -> Response:
-        """Translate one text, and stream the best hypothesis after each step.
+    async def stream(request: Request, wanted: TraceRequest) -> Response:
+        """Translate one text, and stream the best hypothesis as it grows.
 
-        Each line is one JSON object; the last one has `done` set and holds the translation.
+        Each line is one JSON object; the last one has `done` set and holds the translation, and the `id` of its trace,
+        which GET /trace/{id} returns without searching again.
         """
-        check_texts([wanted.text, *wanted.prefix], state.settings, state.settings.max_chars)
-        lines = LineStream()
-        state.jobs.submit(lambda: _stream(state, wanted, lines.write)).add_done_callback(lines.end)
-        return await stream_response(lines, lambda error: to_json(TranslationUpdate("", [], 0.0, True, error)))
+        check_texts([wanted.text, *wanted.prefix], state.settings)
+        return await state.jobs.stream(
+            request,
+            lambda write: _stream(state, wanted, write),
+            lambda error: to_json(TranslationUpdate("", [], 0.0, True, error)),
+        )
 
     return router
 
@@ -76,34 +94,83 @@ def choose_model(models: ModelRegistry, model: str | None, source: str, target: 
     return model
 
 
-def _decode_settings(state: ServerState, model: str, wanted: TranslateRequest) -> DecodeSettings:
-    default = state.models.entries[model].settings.decode
-    return decode_settings(default, wanted.beam, 1 + wanted.alternatives, state.settings)
+@dataclass(frozen=True)
+class RequestedText:
+    """A text of a request: the language that it is taken for, its markup, and a job for each stretch to translate.
+
+    A text that is in the target language already has none, and is given back.
+    """
+
+    text: str
+    language: Detected
+    markup: Markup | None
+    jobs: list[TranslationJob]
+
+    def finish(self, found: list[Translation]) -> list[str]:
+        """Return its translations, the best first."""
+        if not found:
+            return [self.text]
+        if self.markup is None:
+            return [each.text for each in found[0].alternatives] or [""]
+        n_best = max(len(each.alternatives) for each in found)
+        ranks = [
+            [each.alternatives[min(rank, len(each.alternatives) - 1)].text for each in found] for rank in range(n_best)
+        ]
+        return [self.markup.join(texts) for texts in ranks]
+
+
+def _requested(state: ServerState, wanted: TranslateRequest, text: str) -> RequestedText:
+    markup = split_markup(text) if wanted.format == "html" else None
+    texts = [text] if markup is None else markup.texts
+    plain = " ".join(texts)
+    detected = detect_languages(plain)
+    try:
+        model = choose_model(state.models, wanted.model, wanted.source, wanted.target, plain)
+    except ValueError:
+        source = detected[0].language if wanted.source == "auto" else wanted.source
+        if wanted.model is None and language_code(source) == language_code(wanted.target):
+            return RequestedText(text, detected[0], markup, [])
+        raise
+    settings = decode_settings(
+        state.models.entries[model].settings.decode, wanted.beam, 1 + wanted.alternatives, state.settings
+    )
+    reads = state.models.entries[model].languages[0]
+    language = next((each for each in detected if each.language == reads), Detected(reads, 0.0))
+    language = detected[0] if reads in UNNAMED else language
+    return RequestedText(text, language, markup, [TranslationJob(model, settings, each) for each in texts])
 
 
 def _translate_response(
-    registry: ModelRegistry, wanted: TranslateRequest, models: list[str], translations: list[Translation]
+    wanted: TranslateRequest, requested: list[RequestedText], results: list[list[str]]
 ) -> dict[str, Any]:
     """Return a response as LibreTranslate does: a string for a string, and no fields that were not requested."""
-    response: dict[str, list[Any]] = {"translatedText": [each.text for each in translations]}
+    response: dict[str, list[Any]] = {"translatedText": [best for best, *_ in results]}
     if wanted.alternatives:
-        response["alternatives"] = [[other.text for other in each.alternatives[1:]] for each in translations]
+        response["alternatives"] = [others for _, *others in results]
     if wanted.source == "auto":
-        response["detectedLanguage"] = [Detected(registry.entries[model].languages[0], 100.0) for model in models]
+        response["detectedLanguage"] = [each.language for each in requested]
     return {name: values[0] for name, values in response.items()} if isinstance(wanted.q, str) else response
 
 
 def _stream(state: ServerState, wanted: TraceRequest, write: Callable[[str], None]) -> None:
-    """Translate in a thread, and write a line after each step."""
+    """Translate in a thread, and write a line as the translation grows."""
+    model, tracer = _open_tracer(state, wanted)
+
+    def send(best: Translation, id: str | None = None) -> None:
+        done = id is not None
+        write(to_json(TranslationUpdate(best.text, best.tokens, best.score, done, id=id or None)) + "\n")
+
+    translation = tracer.follow(send)
+    run = TraceRun(model, len(tracer.text.parts), tracer.trace, _aligning(state.models, model))
+    send(translation, state.traces.add(run) if tracer.text.parts else "")
+
+
+def _open_tracer(state: ServerState, wanted: TraceRequest) -> tuple[str, TextTracer]:
     model = choose_model(state.models, wanted.model, wanted.source, wanted.target, wanted.text)
     translator = state.models.open(model)
     settings = decode_settings(translator.settings, wanted.beam, 1, state.settings)
-    prefix = forced_ids(translator, wanted.prefix)
-
-    def send(best: Translation, done: bool = False) -> None:
-        write(to_json(TranslationUpdate(best.text, best.tokens, best.score, done)) + "\n")
-
-    send(follow(translator, wanted.text, settings, prefix, send), done=True)
+    check_work([wanted.text], settings.beam, state.settings)
+    return model, TextTracer(translator, wanted.text, settings, forced_ids(translator, wanted.prefix))
 
 
 MAX_INT = 2**31 - 1
@@ -125,7 +192,7 @@ def trace_routes(state: ServerState) -> APIRouter:
 
         The trace is cached under its `id` for the other routes.
         """
-        check_texts([wanted.text, *wanted.prefix], state.settings, state.settings.max_trace_chars)
+        check_texts([wanted.text, *wanted.prefix], state.settings)
         return await state.jobs.run(request, lambda: _trace(state, wanted))
 
     @router.get("/{id}", response_model=View)
@@ -146,30 +213,33 @@ def trace_routes(state: ServerState) -> APIRouter:
     async def html(request: Request, id: str, node: Node = None, part: Part = 0) -> Response:
         """Return the trace as one HTML file that opens without a server."""
         run = state.traces.get(id)
-        page = await state.jobs.run(
-            request, lambda: render_html(run.trace(part, node), run.model, aligning=run.aligning)
-        )
+
+        def render() -> str:
+            trace = run.trace(part, node)
+            return render_html(trace, run.model, aligning=run.aligning(trace))
+
+        page = await state.jobs.run(request, render)
         return HTMLResponse(page, headers={"Content-Disposition": 'attachment; filename="regard.html"'})
 
     return router
 
 
 def _trace(state: ServerState, wanted: TraceRequest) -> Response:
-    """Trace a text in a thread."""
-    model = choose_model(state.models, wanted.model, wanted.source, wanted.target, wanted.text)
-    translator = state.models.open(model)
-    settings = decode_settings(translator.settings, wanted.beam, 1, state.settings)
-    traced = trace_texts(translator, [wanted.text], settings, forced_ids(translator, wanted.prefix))[0]
-    if not traced.traces:
+    """Trace the first part of a text in a thread; the others are traced when they are requested."""
+    model, tracer = _open_tracer(state, wanted)
+    if not tracer.text.parts:
         raise ValueError(f"text must contain words, got {wanted.text!r}")
-    run = TraceRun(model, traced.traces, _aligning_heads(state.models.entries[model].folder, traced.traces[0]))
+    run = TraceRun(model, len(tracer.text.parts), tracer.trace, _aligning(state.models, model))
+    run.trace()
     return _view_response(run, state.traces.add(run), 0, None)
 
 
 def _view_response(run: TraceRun, id: str, part: int, node: int | None) -> Response:
-    return json_response(make_view(run.trace(part, node), run.model, id, part, len(run.traces), run.aligning))
+    trace = run.trace(part, node)
+    return json_response(make_view(trace, run.model, id, part, run.n_parts, run.aligning(trace)))
 
 
-def _aligning_heads(folder: Path, trace: Trace) -> HeadChoice | None:
-    """Return the heads that align words best, if the model has cross attention and they were measured."""
-    return load_shown_heads(folder, (len(trace.cross), trace.cross[0].n_heads)) if trace.cross else None
+def _aligning(models: ModelRegistry, model: str) -> Callable[[Trace], HeadChoice | None]:
+    """Return what tells the heads that align words best, if the model has cross attention and they were measured."""
+    folder = models.entries[model].folder
+    return lambda trace: load_shown_heads(folder, (len(trace.cross), trace.cross[0].n_heads)) if trace.cross else None

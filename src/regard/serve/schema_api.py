@@ -66,10 +66,12 @@ class Limits:
     """Limits of this server."""
 
     max_chars: int  # per request, all texts together
-    max_trace_chars: int  # of a text to trace
+    max_trace_chars: int  # of a text to trace: the same
     max_texts: int
     max_beam: int
     max_body: int  # bytes
+    max_hypotheses: int  # per request, sentences times beam
+    max_seconds: float  # until a response
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,7 @@ class TranslationUpdate:
     score: float  # log-probability with the length penalty
     done: bool
     error: str | None = None  # if it failed midway; this is the last line then
+    id: str | None = None  # in the last line: of the trace, for GET /trace/{id}
 
 
 @dataclass(frozen=True)
@@ -145,6 +148,7 @@ class Positions:
     waves: Waves | None
     half_distance: int | None  # first distance at which the dot product is half of that at 0
     distinct_up_to: int | None  # all codes up to this position are distinct
+    compared_up_to: int  # the last position that was compared with all before it
     cost: Cost
     shift: Shift | None
     words: list[list[float]]  # random unit-variance vectors as wide as a code, to add to codes or concatenate with them

@@ -1,10 +1,12 @@
 """What lives as long as the server: background jobs, streams, cached traces."""
 
 import asyncio
+import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from secrets import token_urlsafe
 from threading import Lock
 from typing import Any, TypeVar
@@ -15,7 +17,7 @@ from torch import Tensor
 
 from regard.pipeline import load_generator
 from regard.qa.model import load_reader
-from regard.serve import BusyError, DisconnectedError, NotFoundError, ServeSettings
+from regard.serve import BusyError, DisconnectedError, LateError, NotFoundError, ServeSettings
 from regard.serve.batching import BatchQueue
 from regard.serve.middleware import Metrics
 from regard.serve.models import LazyModels, ModelRegistry, folder_name
@@ -25,15 +27,67 @@ from regard.trace.summary import HeadChoice
 from regard.trace.trace import Trace
 
 T = TypeVar("T")
-N_THREADS = 2  # so that one long trace does not block everybody else
+N_THREADS = 4  # so that some long streams do not block everybody else
 NDJSON = "application/x-ndjson"
+
+
+class Waiter:
+    """Waits for results on behalf of clients: until they leave, the server stops, or it has taken too long."""
+
+    def __init__(self, max_seconds: float):
+        self.max_seconds = max_seconds
+        self.stopping = asyncio.Event()
+
+    async def results(self, request: Request, *futures: asyncio.Future[T] | Future[T]) -> list[T]:
+        """Return the results of all futures; cancel them if nobody waits any longer."""
+        wrapped = (asyncio.wrap_future(each) if isinstance(each, Future) else each for each in futures)
+        results = asyncio.gather(*wrapped)
+        results.add_done_callback(_retrieve)
+        disconnected = asyncio.ensure_future(_disconnected(request))
+        stopping = asyncio.ensure_future(self.stopping.wait())
+        try:
+            done, _ = await asyncio.wait(
+                {results, disconnected, stopping}, timeout=self.max_seconds, return_when=asyncio.FIRST_COMPLETED
+            )
+            if results in done and not results.cancelled():
+                return results.result()
+            if disconnected in done:
+                raise DisconnectedError("the client has disconnected")
+            if done:
+                raise BusyError(STOPPING)
+            raise LateError(self.too_late())
+        finally:
+            for each in (disconnected, stopping, results):  # and with the results all futures
+                each.cancel()
+
+    def too_late(self) -> str:
+        """Say that a request took too long."""
+        return f"the work took more than {self.max_seconds:g} seconds: send a shorter text, or use a smaller beam"
+
+
+STOPPING = "the server is stopping: try again in a moment"
+
+
+def _retrieve(future: asyncio.Future[Any]) -> None:
+    """Take note of an error that nobody waits for any more, lest asyncio complain."""
+    if not future.cancelled():
+        future.exception()
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+Write = Callable[[str], None]
 
 
 class JobPool:
     """Threads for traces and lessons, with a bounded number of pending jobs."""
 
-    def __init__(self, max_pending: int):
+    def __init__(self, max_pending: int, waiter: Waiter):
         self.max_pending = max_pending
+        self.waiter = waiter
         self._pending: set[Future] = set()
         self._pool = ThreadPoolExecutor(N_THREADS, "jobs")
 
@@ -51,44 +105,49 @@ class JobPool:
 
     async def run(self, request: Request, work: Callable[[], T]) -> T:
         """Run a job and return its result; cancel it if the client disconnects while it waits."""
-        return (await wait_for(request, self.submit(work)))[0]
+        return (await self.waiter.results(request, self.submit(work)))[0]
+
+    async def stream(
+        self, request: Request, work: Callable[[Write], None], error_line: Callable[[str], str]
+    ) -> StreamingResponse:
+        """Respond with the lines that a job writes.
+
+        An error before the first line sets the status, a later one becomes the last line.
+        """
+        lines = LineStream(self.waiter)
+        job = self.submit(lambda: work(lines.write))
+        job.add_done_callback(lines.end)
+        try:
+            (first,) = await self.waiter.results(request, asyncio.ensure_future(lines.next()))
+        except Exception:
+            lines.close()
+            job.cancel()
+            raise
+        return StreamingResponse(_with_error_line(lines.all(first), error_line), media_type=NDJSON)
 
     def close(self) -> None:
-        """Cancel what waits, and end the threads after their current jobs."""
-        self._pool.shutdown(cancel_futures=True)
-
-
-async def wait_for(request: Request, *futures: Future[T]) -> list[T]:
-    """Return the results of all futures; cancel them if the client disconnects first."""
-    results = asyncio.gather(*(asyncio.wrap_future(future) for future in futures))
-    disconnected = asyncio.ensure_future(_disconnected(request))
-    try:
-        done, _ = await asyncio.wait({results, disconnected}, return_when=asyncio.FIRST_COMPLETED)
-        if results in done:
-            return results.result()
-        raise DisconnectedError("the client has disconnected")
-    finally:
-        disconnected.cancel()
-        results.cancel()  # and with it all futures
-
-
-async def _disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+        """Cancel what waits; threads end after their current jobs."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 class LineStream:
     """A queue of lines from a thread to the event loop in which it was made."""
 
-    def __init__(self) -> None:
+    def __init__(self, waiter: Waiter) -> None:
+        self._waiter = waiter
+        self._late = time.monotonic() + waiter.max_seconds
         self._loop = asyncio.get_running_loop()
         self._queue: asyncio.Queue[str | BaseException | None] = asyncio.Queue()
         self._disconnected = False
 
     def write(self, line: str) -> None:
-        """Send a line from the thread; raise DisconnectedError, which ends its work, if nobody reads any more."""
+        """Send a line from the thread; raise what ends its work if nobody reads any more, or it takes too long."""
         if self._disconnected:
             raise DisconnectedError("the client has disconnected")
+        if self._waiter.stopping.is_set():
+            raise BusyError(STOPPING)
+        if time.monotonic() > self._late:
+            raise LateError(self._waiter.too_late())
         self._loop.call_soon_threadsafe(self._queue.put_nowait, line)
 
     def end(self, work: Future[Any]) -> None:
@@ -112,13 +171,11 @@ class LineStream:
                 yield line
                 line = await self.next()
         finally:
-            self._disconnected = True
+            self.close()
 
-
-async def stream_response(lines: LineStream, error_line: Callable[[str], str]) -> StreamingResponse:
-    """Respond with the lines; an error before the first line sets the status, a later one becomes the last line."""
-    first = await lines.next()
-    return StreamingResponse(_with_error_line(lines.all(first), error_line), media_type=NDJSON)
+    def close(self) -> None:
+        """End the work at its next line: nobody reads any more."""
+        self._disconnected = True
 
 
 async def _with_error_line(lines: AsyncIterator[str], error_line: Callable[[str], str]) -> AsyncIterator[str]:
@@ -132,39 +189,39 @@ async def _with_error_line(lines: AsyncIterator[str], error_line: Callable[[str]
             raise
 
 
-MAX_PATHS = 4  # of one run, besides its best
+MAX_TRACES = 5  # of one run: the best paths of its parts, and others that were requested
 
 
 @dataclass(eq=False)
 class TraceRun:
-    """The traces of a text's parts, with the latest other paths that were requested."""
+    """The latest traces of a text's parts, each made when it is first requested."""
 
     model: str
-    traces: tuple[Trace, ...]
-    aligning: HeadChoice | None = None
-    others: OrderedDict[tuple[int, int], Trace] = field(default_factory=OrderedDict)
+    n_parts: int
+    make: Callable[[int], Trace]  # the best path of a part
+    aligning: Callable[[Trace], HeadChoice | None] = lambda trace: None  # the heads that align words best
+    n_bytes: int = 0  # of all its tensors, were as many traces cached as may be
+    traces: OrderedDict[tuple[int, int | None], Trace] = field(default_factory=OrderedDict)
     lock: Lock = field(default_factory=Lock)
 
     def trace(self, part: int = 0, node: int | None = None) -> Trace:
-        """Return the path to a node, by default the best; other paths are replayed when first requested."""
-        if not 0 <= part < len(self.traces):
-            raise ValueError(f"part must be between 0 and {len(self.traces) - 1}, got {part}")
-        best = self.traces[part]
-        if node is None or node == best.end_node:
-            return best
+        """Return the path to a node, by default the best."""
+        if not 0 <= part < self.n_parts:
+            raise ValueError(f"part must be between 0 and {self.n_parts - 1}, got {part}")
         with self.lock:
-            if (part, node) not in self.others:
-                self.others[part, node] = best.at(node)
-            self.others.move_to_end((part, node))
-            while len(self.others) > MAX_PATHS:
-                self.others.popitem(last=False)
-            return self.others[part, node]
+            best = self._cached((part, None), lambda: self.make(part))
+            if node is None or node == best.end_node:
+                return best
+            return self._cached((part, node), partial(best.at, node))
 
-    def n_bytes(self) -> int:
-        """Return the size of its tensors, as if all other paths were cached too."""
-        return sum(_attention_bytes(attention_map) for trace in self.traces for attention_map in trace.attention) * (
-            1 + MAX_PATHS
-        )
+    def _cached(self, key: tuple[int, int | None], make: Callable[[], Trace]) -> Trace:
+        if key not in self.traces:
+            trace = self.traces[key] = make()
+            self.n_bytes = max(self.n_bytes, MAX_TRACES * sum(map(_attention_bytes, trace.attention)))
+        self.traces.move_to_end(key)
+        while len(self.traces) > MAX_TRACES:
+            self.traces.popitem(last=False)
+        return self.traces[key]
 
 
 class TraceCache:
@@ -184,10 +241,13 @@ class TraceCache:
         id = token_urlsafe(16)
         with self._lock:
             self._runs[id] = run
-            n_bytes = sum(each.n_bytes() for each in self._runs.values())
-            while len(self._runs) > 1 and (len(self._runs) > self.n_runs or n_bytes > self.n_bytes):
-                n_bytes -= self._runs.popitem(last=False)[1].n_bytes()
+            self._evict()
         return id
+
+    def _evict(self) -> None:
+        n_bytes = sum(each.n_bytes for each in self._runs.values())
+        while len(self._runs) > 1 and (len(self._runs) > self.n_runs or n_bytes > self.n_bytes):
+            n_bytes -= self._runs.popitem(last=False)[1].n_bytes
 
     def get(self, id: str) -> TraceRun:
         """Return a cached run."""
@@ -195,6 +255,7 @@ class TraceCache:
             if id not in self._runs:
                 raise NotFoundError("this trace is no longer cached: request it again with POST /trace")
             self._runs.move_to_end(id)
+            self._evict()  # runs grow while they are looked at
             return self._runs[id]
 
 
@@ -221,7 +282,8 @@ class ServerState:
         self.settings = settings
         self.metrics = Metrics()
         self.queue = BatchQueue(models, settings, self.metrics)
-        self.jobs = JobPool(settings.max_jobs)
+        self.waiter = Waiter(settings.max_seconds)
+        self.jobs = JobPool(settings.max_jobs, self.waiter)
         self.readers = LazyModels("reader", {folder_name(each): each for each in settings.readers}, load_reader)
         self.writers = LazyModels("writer", {folder_name(each): each for each in settings.writers}, load_generator)
         self.traces = TraceCache(settings.cached_traces, settings.cached_bytes)
@@ -235,7 +297,12 @@ class ServerState:
         """Start the threads."""
         self.queue.open()
 
+    def stop(self) -> None:
+        """Tell those who wait that the server is stopping."""
+        self.waiter.stopping.set()
+
     def close(self) -> None:
         """Cancel what waits, and let the threads finish their current work."""
+        self.stop()
         self.queue.close()
         self.jobs.close()

@@ -264,6 +264,7 @@ class LiveRecord(SearchRecord):
         self.partial = one_beginning(begin(NO_LIMIT, n_hypotheses))
 
     def record(self, best: TopK) -> None:
+        super().record(best)
         if self.settings.method == "beam":
             self.partial = advance(self.partial, candidates(best, self.partial.totals))
         else:
@@ -280,8 +281,56 @@ class StreamingDecoder(RecordingDecoder):
         self.on_step = on_step
 
     def start(self, sources: Sequence[Ids], n_hypotheses: int) -> RecordedState:
-        record = LiveRecord(self.settings, n_hypotheses, self.on_step)
-        return RecordedState(self.decoder.start(sources, n_hypotheses), record)
+        self.records.append(LiveRecord(self.settings, n_hypotheses, self.on_step))
+        return RecordedState(self.decoder.start(sources, n_hypotheses), self.records[-1])
+
+
+class TextTracer:
+    """A text whose parts are traced one by one, when they are asked for; what was followed is not searched again."""
+
+    def __init__(self, translator: Translator, text: str, settings: DecodeSettings, prefix: list[int]):
+        self.translator = translator
+        self.settings = settings
+        self.prefix = prefix
+        self.text = translator.segment([text], settings)[0]
+        self._searched: dict[int, tuple[list[Hypothesis], list[TopK]]] = {}
+
+    def trace(self, part: int) -> Trace:
+        """Return the trace of one part, as `trace_texts` does."""
+        if part not in self._searched:
+            self._search(part, RecordingDecoder(self.translator.engine.decoder))
+        found, steps = self._searched[part]
+        return make_trace(self.translator, self.settings, self.text.parts[part], found, steps)
+
+    def follow(self, on_step: Callable[[Translation], None]) -> Translation:
+        """Translate as always, and report what the translation would be if the leading hypothesis ended there.
+
+        That is after each step of the first parts, and then after some parts at once, which is many times faster.
+        Whatever `on_step` raises ends the search.
+        """
+        found: list[list[Hypothesis]] = []
+
+        def so_far(now: Hypothesis) -> None:
+            on_step(_merged(self.translator, self.text, [*found, [now]], self.settings))
+
+        for part in range(len(self.text.parts))[:STEPPED_PARTS]:
+            found.append(self._search(part, StreamingDecoder(self.translator.engine.decoder, self.settings, so_far)))
+        for first in range(STEPPED_PARTS, len(self.text.parts), JOINT_PARTS):
+            rest = self.text.parts[first : first + JOINT_PARTS]
+            some = SegmentedText(rest, [""] * (len(rest) + 1))
+            found += self.translator.search([some], self.settings, [], lambda n_lines: None)
+            on_step(_merged(self.translator, self.text, found, self.settings))
+        return _merged(self.translator, self.text, found, self.settings)
+
+    def _search(self, part: int, decoder: RecordingDecoder) -> list[Hypothesis]:
+        recording = _with_engine(self.translator, RecordingEngine(self.translator.engine, decoder))
+        one = SegmentedText([self.text.parts[part]], ["", ""])
+        (found,) = recording.search([one], self.settings, [] if part else self.prefix, lambda n_lines: None)
+        self._searched[part] = found, decoder.records[0].steps[0]
+        return found
+
+
+STEPPED_PARTS, JOINT_PARTS = 4, 16
 
 
 def follow(
@@ -291,21 +340,8 @@ def follow(
     prefix: list[int],
     on_step: Callable[[Translation], None],
 ) -> Translation:
-    """Translate a text as always, and report after each step what it would be if the leading hypothesis ended there.
-
-    The ids of the prefix begin the translation. Whatever `on_step` raises ends the search.
-    """
-    segmented, found = translator.segment([text], settings)[0], []
-
-    def so_far(now: Hypothesis) -> None:
-        on_step(_merged(translator, segmented, [*found, [now]], settings))
-
-    decoder = StreamingDecoder(translator.engine.decoder, settings, so_far)
-    recording = _with_engine(translator, RecordingEngine(translator.engine, decoder))
-    for index, part in enumerate(segmented.parts):
-        one = SegmentedText([part], ["", ""])
-        found += recording.search([one], settings, [] if index else prefix, lambda n_lines: None)
-    return _merged(translator, segmented, found, settings)
+    """Translate a text that begins with the ids of the prefix, and report how it grows: see `TextTracer.follow`."""
+    return TextTracer(translator, text, settings, prefix).follow(on_step)
 
 
 def _merged(

@@ -29,6 +29,7 @@ export const en = {
   share: 'Copy a link to this view',
   'share.button': 'Link',
   'share.done': 'Copied',
+  'share.failed': 'Copy the address bar',
 
   'input.text': 'Source sentence',
   'input.placeholder': 'Enter a sentence …',
@@ -155,6 +156,8 @@ export const en = {
   'beam.node': '{token} {probability} · cumulative {total} · {fate}',
   'beam.tree.hint': 'Hover over a token to see its probabilities; click it to show the hypothesis up to it.',
   'beam.hint': 'Click a hypothesis to see its attention weights.',
+  'beam.ranked':
+    'Ranked by score, finished ones first. It is the log-probability divided by the number of tokens to the power of {alpha}, so a longer hypothesis with a lower log-probability may rank higher.',
   'beam.attention': 'Attention of the selected hypothesis',
   'fate.kept': 'kept',
   'fate.ended': 'finished',
@@ -207,6 +210,7 @@ export const en = {
   'positions.waves': 'Wavelengths from {shortest} to {longest}.',
   'positions.half': 'The dot product falls to half at distance {n}.',
   'positions.distinct': 'All encodings are distinct up to position {n}.',
+  'positions.distinct.compared': 'All encodings are distinct up to position {n}; no further ones were compared.',
   'positions.shift': 'Shift as a linear map',
   'positions.shift.lead':
     'The matrix times the encoding of position {position} should equal the encoding of position {next}.',

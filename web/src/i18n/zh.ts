@@ -31,6 +31,7 @@ export const zh: Record<Key, string> = {
   share: '复制此视图的链接',
   'share.button': '链接',
   'share.done': '已复制',
+  'share.failed': '请复制地址栏',
 
   'input.text': '源句子',
   'input.placeholder': '输入一个句子……',
@@ -152,6 +153,8 @@ export const zh: Record<Key, string> = {
   'beam.node': '{token} {probability} · 累积 {total} · {fate}',
   'beam.tree.hint': '将指针移到词元上查看其概率；点击可显示到该词元为止的假设。',
   'beam.hint': '点击一个假设，查看它的注意力权重。',
+  'beam.ranked':
+    '按得分排名，已完成的在前：得分是对数概率除以词元数的 {alpha} 次方，因此较长的假设即使对数概率更低也可能排在前面。',
   'beam.attention': '所选假设的注意力',
   'fate.kept': '保留',
   'fate.ended': '已完成',
@@ -203,6 +206,7 @@ export const zh: Record<Key, string> = {
   'positions.waves': '波长从 {shortest} 到 {longest}。',
   'positions.half': '内积在距离 {n} 处降为一半。',
   'positions.distinct': '直到位置 {n}，所有编码互不相同。',
+  'positions.distinct.compared': '直到位置 {n}，所有编码互不相同；更远的位置没有比较。',
   'positions.shift': '平移作为线性变换',
   'positions.shift.lead': '矩阵乘以位置 {position} 的编码，应等于位置 {next} 的编码。',
   'positions.shift.steps': '平移',

@@ -1,4 +1,4 @@
-/** Save a picture as SVG or PNG, or the whole view as HTML. */
+/** Save a picture as SVG or PNG, or the whole view as HTML; copy a link. */
 
 import type { Saved } from '../trace';
 import { paintNow } from './canvas';
@@ -82,4 +82,19 @@ export function download(name: string, content: Blob | string, type = 'text/plai
   link.download = name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}
+
+/** Copy a text, and tell whether that worked; browsers keep the clipboard from pages that came over plain HTTP. */
+export async function copy(text: string): Promise<boolean> {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const field = Object.assign(document.createElement('textarea'), { value: text });
+    document.body.append(field);
+    field.select();
+    const copied = document.execCommand('copy');
+    field.remove();
+    return copied;
+  }
 }

@@ -7,6 +7,7 @@ from math import isnan
 
 import pytest
 import torch
+import transformers
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from torch import nn
 from transformers import (
@@ -19,7 +20,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from regard.trace import trace_hf, watch
+from regard.trace import report_hf_heads, trace_hf, watch
 
 WORDS = ["<pad>", "</s>", "<unk>", *"abcdefgh"]
 V = len(WORDS)
@@ -45,6 +46,84 @@ def make_marian():
     return MarianMTModel(config).train()
 
 
+SMALL = {"vocab_size": V, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4}
+SMALL |= {"intermediate_size": 8, "max_position_embeddings": 32, "pad_token_id": 0, "eos_token_id": 1}
+GROUPED = {**SMALL, "num_key_value_heads": 2, "head_dim": 4}
+OTHERS = {
+    "llama": lambda: transformers.LlamaForCausalLM(transformers.LlamaConfig(**GROUPED)),
+    "qwen3": lambda: transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**GROUPED)),
+    "gemma2": lambda: transformers.Gemma2ForCausalLM(transformers.Gemma2Config(**GROUPED, sliding_window=3)),
+    "roberta": lambda: transformers.RobertaModel(transformers.RobertaConfig(**SMALL)),
+    "t5": lambda: transformers.T5ForConditionalGeneration(
+        transformers.T5Config(vocab_size=V, d_model=16, d_kv=4, d_ff=8, num_layers=2, num_heads=4,
+                              decoder_start_token_id=0, pad_token_id=0, eos_token_id=1)
+    ),
+    "bart": lambda: transformers.BartForConditionalGeneration(
+        transformers.BartConfig(vocab_size=V, d_model=16, encoder_layers=2, decoder_layers=2, encoder_ffn_dim=8,
+                                decoder_ffn_dim=8, encoder_attention_heads=4, decoder_attention_heads=4, pad_token_id=0,
+                                bos_token_id=2, eos_token_id=1, decoder_start_token_id=1, forced_eos_token_id=1)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_scores_of_other_models(tokenizer, name):
+    torch.manual_seed(2)
+    model = OTHERS[name]().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    trace = trace_hf(model, tokenizer, TEXT, output="e f")
+    model.set_attn_implementation("eager")
+    read = tokenizer(TEXT + " e f" * (trace.attention[0].kind == "decoder"), return_tensors="pt")
+    if trace.attention[0].kind == "decoder":
+        read = {"input_ids": torch.tensor([tokenizer.convert_tokens_to_ids(list(trace.read))])}
+    elif trace.cross:
+        read["decoder_input_ids"] = torch.tensor([tokenizer.convert_tokens_to_ids(list(trace.read))])
+    with torch.no_grad():
+        seen = model(**read, output_attentions=True)
+    kinds = {"encoder": "encoder_attentions", "decoder": "decoder_attentions", "cross": "cross_attentions"}
+    for look in trace.attention:
+        own = (getattr(seen, kinds[look.kind], None) or seen.attentions)[look.layer][0]
+        torch.testing.assert_close(look.weights(), own, rtol=1e-4, atol=1e-5)
+        if name == "gemma2":  # whose scores are squeezed, and no dot products any more
+            continue
+        scores = look.scores().masked_fill(~torch.stack([look.allowed(h) for h in range(look.n_heads)]), -torch.inf)
+        torch.testing.assert_close(scores.softmax(-1), own, rtol=1e-4, atol=1e-5)
+        assert look.error() < 1e-4 and look.terms(0).error < 1e-4
+    if name == "t5":
+        assert "bias" in trace.attention[0].terms(0).names and trace.attention[0].terms(0)["bias"].abs().max() > 0.1
+    assert model.config._attn_implementation == "eager"
+
+
+@pytest.mark.parametrize("name", ["llama", "t5"])
+def test_heads_of_other_models_are_reported_on(tokenizer, name):
+    torch.manual_seed(2)
+    model = OTHERS[name]().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    texts = [("a b c", "d e f"), ("h g", "a")] if name == "t5" else ["a b c d e", "h g f"]
+    report = report_hf_heads(model, tokenizer, texts)
+    kinds = {"t5": ["encoder", "decoder", "cross"], "llama": ["decoder"]}[name]
+    assert [str(each) for each in report.heads] == [
+        f"{k}:{layer}:{h}" for k in kinds for layer in (0, 1) for h in range(4)
+    ]
+    # The first head of the last layer, removed by its columns of the output projection.
+    last = (
+        model.decoder.block[-1].layer[0].SelfAttention.o if name == "t5" else model.model.layers[-1].self_attn.o_proj
+    ).weight
+    before = report_hf_heads(model, tokenizer, texts).whole.loss
+    with torch.no_grad():
+        last[:, :4] = 0.0
+    without = report_hf_heads(model, tokenizer, texts).whole.loss
+    found = next(each for each in report.heads if str(each) == "decoder:1:0")
+    assert before == report.whole.loss and found.loss == pytest.approx(without - before, abs=1e-5) and found.loss != 0.0
+    assert 0 <= found.habits.spread <= 1
+    with pytest.raises(ValueError, match="needs pairs.*'a b'" if name == "t5" else "reads texts.*'a'"):
+        report_hf_heads(model, tokenizer, ["a b"] if name == "t5" else [("a", "b")])
+
+
 def test_an_encoder_decoder(tokenizer):
     model = make_marian()
     before = model.config._attn_implementation
@@ -68,7 +147,7 @@ def test_an_encoder_decoder(tokenizer):
         assert step.log_prob == pytest.approx(float(row[WORDS.index(step.piece)]), abs=1e-5)
         assert [each.piece for each in step.alternatives] == [WORDS[i] for i in row.topk(10).indices.tolist()]
     check = trace.check()
-    assert isnan(check.weights) and isnan(check.log_prob), "there is nothing of ours to compare with"
+    assert check.weights < 1e-5 and isnan(check.log_prob), "there is no search of ours to compare with"
     assert trace.to_hf().encoder_attentions[1].shape == (1, 2, 5, 5)
 
 

@@ -6,8 +6,9 @@ from typing import Any
 
 from regard.trace.attention import AttentionMap
 from regard.trace.decompose import Terms
-from regard.trace.external import trace_hf, watch
+from regard.trace.external import watch
 from regard.trace.file import load_trace
+from regard.trace.hugging_face import report_hf_heads, trace_hf
 from regard.trace.run import TracedTranslation, trace, trace_texts
 from regard.trace.search_tree import SearchTree
 from regard.trace.trace import Trace
@@ -19,6 +20,7 @@ __all__ = [
     "Trace",
     "TracedTranslation",
     "load_trace",
+    "report_hf_heads",
     "trace",
     "trace_hf",
     "trace_texts",

@@ -1,4 +1,4 @@
-"""Hugging Face and nn.MultiheadAttention."""
+"""Attention of other people's modules: `nn.MultiheadAttention`, and traces made of any maps."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from regard.attention import ScaledDot
 from regard.config import DecodeSettings
 from regard.mask import Mask
-from regard.trace.attention import KINDS, AttentionMap, GivenAttention, ProjectedAttention, RecordedAttention
-from regard.trace.replay import N_ALTERNATIVES, to_cpu
+from regard.trace.attention import KINDS, AttentionMap, ProjectedAttention, RecordedAttention
+from regard.trace.replay import to_cpu
 from regard.trace.search_tree import KEPT, OPEN, ROOT, SearchTree
-from regard.trace.trace import OutputToken, TokenAlternative, Trace, sides
+from regard.trace.trace import OutputToken, Trace, sides
 
 
 def trace_from_attention(
@@ -58,115 +58,6 @@ def _check_sizes(trace: Trace) -> None:
                 f"there must be one token for each query and key of {attention_map}, "
                 f"got {len(rows)} and {len(columns)} tokens"
             )
-
-
-def trace_hf(model: Any, tokenizer: Any, text: str, output: str | None = None, max_new_tokens: int = 64) -> Trace:
-    """Trace an encoder–decoder, a decoder or an encoder on one text.
-
-    What is written is `output`, or what `model.generate` says in at most `max_new_tokens`; then all is read once, with
-    the weights as the model itself gives them. Its attention is set to `eager` for that, and set back.
-    """
-    read = tokenizer(text, return_tensors="pt").to(model.device)
-    with torch.no_grad(), _eager(model):
-        if model.config.is_encoder_decoder:
-            return _trace_both(
-                model, tokenizer, text, read, _output_ids(model, tokenizer, read, output, max_new_tokens)
-            )
-        if model.can_generate():
-            return _trace_decoder(
-                model, tokenizer, text, _continuation_ids(model, tokenizer, read, output, max_new_tokens)
-            )
-        return _trace_encoder(model, tokenizer, text, read)
-
-
-@contextmanager
-def _eager(model: Any) -> Iterator[None]:
-    """Let a model build its weights for a while, at rest."""
-    config, training = model.config, model.training
-    before = {"": config._attn_implementation}
-    for name in config.sub_configs:
-        if getattr(config, name, None) is not None:
-            before[name] = getattr(config, name)._attn_implementation
-    model.set_attn_implementation("eager")
-    model.eval()
-    try:
-        yield
-    finally:
-        model.set_attn_implementation(before)
-        model.train(training)
-
-
-def _trace_both(model: Any, tokenizer: Any, text: str, read: Any, ids: Tensor) -> Trace:
-    seen = model(**read, decoder_input_ids=ids[:, :-1], output_attentions=True)
-    attention_maps = (
-        *_given_attention("encoder", seen.encoder_attentions),
-        *_given_attention("decoder", seen.decoder_attentions),
-        *_given_attention("cross", seen.cross_attentions),
-    )
-    steps = _steps(tokenizer, seen.logits[0], ids[0, 1:])
-    sides = _token_texts(tokenizer, read["input_ids"][0]), _token_texts(tokenizer, ids[0, :-1])
-    return trace_from_attention(attention_maps, *sides, steps, text, tokenizer.decode(ids[0], skip_special_tokens=True))
-
-
-def _trace_decoder(model: Any, tokenizer: Any, text: str, ids: Tensor) -> Trace:
-    """Show all tokens; what follows the last is the likeliest."""
-    seen = model(input_ids=ids, output_attentions=True)
-    steps = _steps(tokenizer, seen.logits[0], torch.cat([ids[0, 1:], seen.logits[0, -1:].argmax(-1)]))
-    written = tokenizer.decode(ids[0], skip_special_tokens=True)
-    return trace_from_attention(
-        _given_attention("decoder", seen.attentions), (), _token_texts(tokenizer, ids[0]), steps, text, written
-    )
-
-
-def _trace_encoder(model: Any, tokenizer: Any, text: str, read: Any) -> Trace:
-    seen = model(**read, output_attentions=True)
-    return trace_from_attention(
-        _given_attention("encoder", seen.attentions), _token_texts(tokenizer, read["input_ids"][0]), (), (), text
-    )
-
-
-def _output_ids(model: Any, tokenizer: Any, read: Any, output: str | None, n: int) -> Tensor:
-    """Return the target's ids, the one that decoders begin with included."""
-    if output is None:
-        return model.generate(**read, max_new_tokens=n)[:1]
-    ids = tokenizer(text_target=output, return_tensors="pt").input_ids.to(model.device)
-    start = model.generation_config.decoder_start_token_id
-    start = model.config.decoder_start_token_id if start is None else start
-    return torch.cat([ids.new_full((1, 1), start), ids], dim=1)
-
-
-def _continuation_ids(model: Any, tokenizer: Any, read: Any, output: str | None, n: int) -> Tensor:
-    """Return the ids of the text with what follows it."""
-    if output is None:
-        return model.generate(**read, max_new_tokens=n)[:1]
-    if not output:
-        return read["input_ids"]
-    follows = tokenizer(output, return_tensors="pt", add_special_tokens=False).input_ids.to(model.device)
-    return torch.cat([read["input_ids"], follows], dim=1)
-
-
-def _given_attention(kind: str, layers: Sequence[Tensor]) -> tuple[GivenAttention, ...]:
-    return tuple(GivenAttention(kind, number, to_cpu(weights[0])) for number, weights in enumerate(layers))
-
-
-def _token_texts(tokenizer: Any, ids: Tensor) -> list[str]:
-    return [str(piece) for piece in tokenizer.convert_ids_to_tokens(ids.tolist())]
-
-
-def _steps(tokenizer: Any, logits: Tensor, written: Tensor) -> list[OutputToken]:
-    """List what was said with its log-probability in this reading; what a search had is not known."""
-    every = logits.float().log_softmax(-1).cpu()
-    gains, tokens = every.topk(min(N_ALTERNATIVES, every.shape[-1]))
-    here = every.gather(1, written.cpu()[:, None])[:, 0].tolist()
-    return [
-        OutputToken(
-            piece,
-            gain,
-            nan,
-            tuple(TokenAlternative(*each) for each in zip(_token_texts(tokenizer, row), most, strict=True)),
-        )
-        for piece, gain, row, most in zip(_token_texts(tokenizer, written), here, tokens, gains.tolist(), strict=True)
-    ]
 
 
 @dataclass(frozen=True, eq=False)

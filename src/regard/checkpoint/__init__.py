@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -167,18 +167,9 @@ class StoredArrays:
         largest = max(self.arrays, key=lambda name: self.arrays[name].size)
         return PRECISIONS.get(self.dtypes[largest], str(self.arrays[largest].dtype))
 
-    def restored(self) -> dict[str, np.ndarray]:
+    def restored(self) -> "RestoredArrays":
         """Return the numbers to compute with: float32 for 8-bit rows and bfloat16, all else as it is stored."""
-        rounded = self._rounded()
-        found = {}
-        for name, array in self.arrays.items():
-            if name in rounded:
-                scales = self.arrays[name + SCALE].astype(np.float32)
-                found[name] = array.astype(np.float32) * scales[:, None]
-            elif name.removesuffix(SCALE) not in rounded:
-                wide = self.dtypes[name] == "BF16"
-                found[name] = (array.astype(np.uint32) << 16).view(np.float32) if wide else array
-        return found
+        return RestoredArrays(self)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Return the shapes of what `restored` returns."""
@@ -201,6 +192,25 @@ class StoredArrays:
 
     def _rounded(self) -> set[str]:
         return {name for name in self.arrays if name + SCALE in self.arrays}
+
+
+@dataclass(frozen=True, eq=False)
+class RestoredArrays(Mapping[str, np.ndarray]):
+    """Arrays by name, each restored when it is asked for, so that not all of them are in memory at once."""
+
+    stored: StoredArrays
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        array = self.stored.arrays[name]
+        if name + SCALE in self.stored.arrays:
+            return array * self.stored.arrays[name + SCALE].astype(np.float32)[:, None]
+        return (array.astype(np.uint32) << 16).view(np.float32) if self.stored.dtypes[name] == "BF16" else array
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.stored.shapes())
+
+    def __len__(self) -> int:
+        return len(self.stored.shapes())
 
 
 def _not_finite(array: np.ndarray, dtype: str) -> float | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 from weakref import finalize
 
@@ -61,10 +62,9 @@ class NativeDecoder(IncrementalDecoder):
         self.limit = weights.limit
         self.vocab_size = len(weights.output_table)
         self.src_codes, self.tgt_codes = weights.src_codes, weights.tgt_codes
-        arrays = [None if x is None else np.require(x, np.float32, ["C", "A"]) for x in weights.parameters()]
-        self.tables = arrays[:2]  # read where they lie; everything else is packed
-        addresses = [0 if x is None else x.ctypes.data for x in arrays]
-        self.address = library.new_model(weights.config(precision), addresses)
+        arrays = (None if x is None else np.require(x, np.float32, ["C", "A"]) for x in weights.parameters())
+        self.tables = [next(arrays), next(arrays)]  # read where they lie; everything else is packed
+        self.address = library.new_model(weights.config(precision), chain(self.tables, arrays))
         finalize(self, library.free_model, self.address)
 
     def start(self, sources: Sequence[Ids], n_hypotheses: int) -> NativeState:

@@ -1,6 +1,6 @@
 """What the C++ library packs: a Transformer's sizes, parameters and position codes, as NumPy arrays."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, pi
 from pathlib import Path
@@ -44,51 +44,56 @@ class TransformerWeights:
 
     def config(self, precision: str) -> ModelConfig:
         """Return the sizes as C++ takes them."""
-        d_ff, D = self.arrays["encoder.layers.0.feed_forward.inner.weight"].shape
+        d_ff, D = len(self.arrays["encoder.layers.0.feed_forward.inner.bias"]), self.src_table.shape[1]
         vocab_sizes = len(self.src_table), len(self.output_table)
         parts = NORM[self.norm], self.norm_first, ACTIVATION[self.activation]
         parts = (*parts, PRECISION[precision], self.d_rotary)
         return ModelConfig(D, self.n_heads, d_ff, *vocab_sizes, *self.n_layers, *parts)
 
-    def parameters(self) -> list[np.ndarray | None]:
-        """List all arrays in the order in which `model.h` takes them; a bias or norm that is not there is None."""
-        found: list[np.ndarray | None] = [self.src_table, self.tgt_table]
+    def parameters(self) -> Iterator[np.ndarray | None]:
+        """Yield all arrays in the order in which `model.h` takes them; a bias or norm that is not there is None."""
+        yield self.src_table
+        yield self.tgt_table
         n_encoder, n_decoder = self.n_layers
         for n in range(n_encoder):
-            found += [*self._self_attention(f"encoder.layers.{n}"), *self._feed_forward(f"encoder.layers.{n}")]
+            yield from self._self_attention(f"encoder.layers.{n}")
+            yield from self._feed_forward(f"encoder.layers.{n}")
         for n in range(n_decoder):
             layer = f"decoder.layers.{n}"
             cross = f"{layer}.cross_attention"
-            maps = ((f"{cross}.w_q",), (f"{cross}.w_k", f"{cross}.w_v"), (f"{cross}.w_o",))
-            found += [*self._self_attention(layer), *(x for names in maps for x in self._linear(*names))]
-            found += [*self._norm(f"{layer}.after_cross_attention.norm"), *self._feed_forward(layer)]
+            yield from self._self_attention(layer)
+            for names in ((f"{cross}.w_q",), (f"{cross}.w_k", f"{cross}.w_v"), (f"{cross}.w_o",)):
+                yield from self._linear(*names)
+            yield from self._norm(f"{layer}.after_cross_attention.norm")
+            yield from self._feed_forward(layer)
         if self.norm_first:
-            found += [*self._norm("encoder.last_norm"), *self._norm("decoder.last_norm")]
-        return [*found, self.output_table, None]
+            yield from self._norm("encoder.last_norm")
+            yield from self._norm("decoder.last_norm")
+        yield self.output_table
+        yield None
 
-    def _self_attention(self, layer: str) -> list[np.ndarray | None]:
+    def _self_attention(self, layer: str) -> Iterator[np.ndarray | None]:
         q, k, v, out = (f"{layer}.attention.{name}" for name in MAPS)
-        return [*self._linear(q, k, v), *self._linear(out), *self._norm(f"{layer}.after_attention.norm")]
+        yield from self._linear(q, k, v)
+        yield from self._linear(out)
+        yield from self._norm(f"{layer}.after_attention.norm")
 
-    def _feed_forward(self, layer: str) -> list[np.ndarray | None]:
-        inner, outer = (f"{layer}.feed_forward.{name}" for name in ("inner", "outer"))
-        return [*self._linear(inner), *self._linear(outer), *self._norm(f"{layer}.after_feed_forward.norm")]
+    def _feed_forward(self, layer: str) -> Iterator[np.ndarray | None]:
+        yield from self._linear(f"{layer}.feed_forward.inner")
+        yield from self._linear(f"{layer}.feed_forward.outer")
+        yield from self._norm(f"{layer}.after_feed_forward.norm")
 
-    def _linear(self, *names: str) -> list[np.ndarray | None]:
+    def _linear(self, *names: str) -> Iterator[np.ndarray | None]:
         """Join some maps of the same input into one."""
-        weights = [self.arrays[f"{name}.weight"] for name in names]
-        biases = [
-            self.arrays.get(f"{name}.bias", np.zeros(len(weight), np.float32))
-            for name, weight in zip(names, weights, strict=True)
-        ]
-        return [np.concatenate(weights), np.concatenate(biases)]
+        weight = np.concatenate([self.arrays[f"{name}.weight"] for name in names])
+        yield weight
+        own = np.zeros(len(weight) // len(names), np.float32)
+        yield np.concatenate([self.arrays.get(f"{name}.bias", own) for name in names])
 
-    def _norm(self, name: str) -> list[np.ndarray | None]:
-        return [
-            self.arrays[f"{name}.weight"],
-            self.arrays.get(f"{name}.bias"),
-            np.array([self.arrays.get(f"{name}.eps", self.norm_eps)], np.float32),
-        ]
+    def _norm(self, name: str) -> Iterator[np.ndarray | None]:
+        yield self.arrays[f"{name}.weight"]
+        yield self.arrays.get(f"{name}.bias")
+        yield np.array([self.arrays.get(f"{name}.eps", self.norm_eps)], np.float32)
 
 
 def packs(settings: ModelSettings) -> bool:
@@ -109,13 +114,18 @@ def packs(settings: ModelSettings) -> bool:
 
 
 def from_arrays(
-    settings: ModelSettings, arrays: Mapping[str, np.ndarray], vocab_sizes: tuple[int, int], path: Path
+    settings: ModelSettings,
+    arrays: Mapping[str, np.ndarray],
+    shapes: "Shapes",
+    vocab_sizes: tuple[int, int],
+    path: Path,
 ) -> TransformerWeights:
-    """Return the model that a folder's settings and arrays describe; raise ValueError where they do not fit."""
-    check_shapes({name: array.shape for name, array in arrays.items()}, expected_shapes(settings, vocab_sizes), path)
+    """Return the model that a folder's settings and arrays describe; raise ValueError where their shapes do not fit."""
+    check_shapes(shapes, expected_shapes(settings, vocab_sizes), path)
     tables = {"src": "src", "tgt": "src" if settings.tie in {"all", "inputs"} else "tgt"}
     tables["output"] = "output" if settings.tie in {"inputs", "none"} else tables["tgt"]
-    src, tgt, output = (_table(arrays, tables[side], settings) for side in ("src", "tgt", "output"))
+    made = {name: _table(arrays, name, settings) for name in dict.fromkeys(tables.values())}
+    src, tgt, output = (made[tables[side]] for side in ("src", "tgt", "output"))
     d_head = settings.d_model // settings.n_heads
     rotates = settings.position.name == "rotary"
     src_codes, tgt_codes = (make_codes(settings, arrays.get(f"{side}.position.table")) for side in ("src", "tgt"))

@@ -6,10 +6,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from ctypes import CDLL, POINTER, Structure, byref, c_double, c_int, c_int64, c_void_p
+from collections import deque
+from collections.abc import Iterator, Sequence
+from ctypes import CDLL, CFUNCTYPE, POINTER, Structure, byref, c_double, c_int, c_int64, c_void_p
 from hashlib import blake2b
 from pathlib import Path
+
+import numpy as np
 
 SOURCES = Path(__file__).parent
 ALWAYS = ("-std=c++17", "-O3", "-shared", "-fPIC")
@@ -149,10 +152,23 @@ class Library:
         """Tell whether this machine multiplies bytes faster than floats."""
         return bool(self._functions.regard_has_fast_int8())
 
-    def new_model(self, config: ModelConfig, arrays: list[int]) -> int:
-        """Pack a model's parameters, and return the address of the result."""
-        address = c_void_p()
-        _check(self._functions.regard_model_new(byref(config), (c_void_p * len(arrays))(*arrays), byref(address)))
+    def new_model(self, config: ModelConfig, arrays: Iterator[np.ndarray | None]) -> int:
+        """Pack a model's parameters, each when it is its turn, and return the address of the result."""
+        address, alive = c_void_p(), deque[np.ndarray | None](maxlen=3)  # a norm takes three before it reads the first
+        failures: list[BaseException] = []
+
+        def take() -> int:
+            try:
+                alive.append(next(arrays))
+                return 0 if alive[-1] is None else alive[-1].ctypes.data
+            except BaseException as error:  # it cannot pass through C++
+                failures.append(error)
+                return 0
+
+        status = self._functions.regard_model_new(byref(config), NEXT_ARRAY(take), byref(address))
+        if failures:
+            raise failures[0]
+        _check(status)
         return address.value or 0
 
     def new_decoder(self, model: int, src: SourceBatch, n_hypotheses: int, threads: int) -> int:
@@ -193,9 +209,10 @@ class Library:
         _check(self._functions.regard_decoder_keep(decoder, sentences, n_sentences))
 
 
+NEXT_ARRAY = CFUNCTYPE(c_void_p)
 SIGNATURES = {
     "regard_has_fast_int8": (),
-    "regard_model_new": (POINTER(ModelConfig), POINTER(c_void_p), POINTER(c_void_p)),
+    "regard_model_new": (POINTER(ModelConfig), NEXT_ARRAY, POINTER(c_void_p)),
     "regard_model_free": (c_void_p,),
     "regard_decoder_new": (c_void_p, POINTER(SourceBatch), c_int64, c_int, POINTER(c_void_p)),
     "regard_decoder_free": (c_void_p,),

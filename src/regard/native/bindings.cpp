@@ -31,9 +31,9 @@ extern "C" {
 
 int regard_has_fast_int8() { return HAS_FAST_INT8; }
 
-int regard_model_new(const ModelConfig* config, const float* const* arrays, Model** model) {
+int regard_model_new(const ModelConfig* config, NextArray next, Model** model) {
     return guard([&] {
-        *model = new Model(*config, arrays);
+        *model = new Model(*config, next);
         return SUCCESS;
     });
 }

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <memory>
+#include <new>
 #include <optional>
 #include <vector>
 
@@ -91,20 +92,27 @@ class Norm {
     NormKind kind_;
 };
 
+// Returns the next array, which lives until two more were taken; null where there is none.
+using NextArray = const float* (*)();
+
 // Arrays of float32, taken one after another in the order in which Python lists them; a missing bias is null.
 class Parameters {
   public:
-    Parameters(const float* const* arrays, const ModelConfig& config) : next_(arrays), config_(config) {}
+    Parameters(NextArray next, const ModelConfig& config) : next_(next), config_(config) {}
 
-    const float* take() { return *next_++; }
+    const float* take() {
+        const float* array = next_();
+        if (!array) throw std::bad_alloc();  // Python could not make it
+        return array;
+    }
 
     Linear linear(int64_t N, int64_t K) {
-        const float *weight = take(), *bias = take();
+        const float *weight = take(), *bias = next_();
         return Linear(weight, bias, N, K, config_.precision);
     }
 
     Norm norm() {
-        const float *weight = take(), *bias = take(), *eps = take();
+        const float *weight = take(), *bias = next_(), *eps = take();
         return Norm(weight, bias, *eps, config_.D, config_.norm);
     }
 
@@ -116,7 +124,7 @@ class Parameters {
     }
 
   private:
-    const float* const* next_;
+    NextArray next_;
     const ModelConfig& config_;
 };
 
@@ -165,7 +173,7 @@ struct DecoderLayer {
 
 // Members are declared in the order in which their parameters are taken.
 struct Model {
-    Model(const ModelConfig& config, const float* const* arrays) : Model(config, Parameters(arrays, config)) {}
+    Model(const ModelConfig& config, NextArray next) : Model(config, Parameters(next, config)) {}
 
     const ModelConfig config;
     const MultiHead heads;

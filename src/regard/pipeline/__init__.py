@@ -77,7 +77,7 @@ def open_native(folder: Path, made: Settings, tokenizer: Tokenizer, precision: s
     stored = read_stored(folder)
     check_sizes(made.model, stored.arrays, folder / CONFIG)
     vocab_sizes = tokenizer.vocab_size("src"), tokenizer.vocab_size("tgt")
-    weights = from_arrays(made.model, stored.restored(), vocab_sizes, stored.path)
+    weights = from_arrays(made.model, stored.restored(), stored.shapes(), vocab_sizes, stored.path)
     again = (_reopen, (folder, precision))
     return NativeEngine(NativeDecoder(weights, precision, library), partial(_plain_model, folder), again)
 

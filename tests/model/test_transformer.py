@@ -11,6 +11,8 @@ from regard.model.norm import BatchNorm
 from regard.padding import BOS
 from regard.position import POSITION
 
+pytestmark = pytest.mark.filterwarnings("ignore:position 'index' with pre-norm is the same as none")
+
 V, T = 11, 7
 SCHEMES = [name for name in POSITION if name not in REFUSED_IN_TEXT]
 TEXTS = [[4, 5, 6, 7, 8, 9], [9, 9, 4], [10], [5, 4, 5, 4, 5]]

@@ -15,6 +15,8 @@ from regard.study.no_residuals import without_residuals
 from regard.trace.residual import encoder_stages, record_streams
 from tests.trace.makers import PAIRS, SCHEMES, make_model, one_trace
 
+pytestmark = pytest.mark.filterwarnings("ignore:position 'index' with pre-norm is the same as none")
+
 IDS = [5, 7, 6, 9, 5]
 
 

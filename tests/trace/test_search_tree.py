@@ -9,6 +9,7 @@ import torch
 import regard
 from regard.batch import make_batch
 from regard.padding import EOS
+from regard.pipeline.translator import SegmentedText
 from regard.search.hypothesis import ranked
 from regard.trace.replay import RecordingEngine
 from regard.trace.run import make_trace
@@ -24,7 +25,7 @@ def traced_tree(translator, source, **settings):
     """Gives what a search found for some ids, and its tree."""
     chosen = replace(translator.settings, **settings)
     engine = RecordingEngine(translator.engine)
-    found = make_translator(engine).search([[source]], chosen, [], lambda n: None)[0]
+    found = make_translator(engine).search([SegmentedText([source], ["", ""])], chosen, [], lambda n: None)[0]
     (record,) = engine.decoder.records
     return found, make_trace(translator, chosen, source, found, record.steps[0]).tree
 

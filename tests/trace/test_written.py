@@ -65,7 +65,10 @@ def test_a_trace_is_saved_shown_and_drawn(tmp_path):
     trace.save(tmp_path / "trace.safetensors")
     again = regard.load_trace(tmp_path / "trace.safetensors")
     assert (again.text, again.source, again.read, again.steps) == (trace.text, (), trace.read, trace.steps)
-    assert torch.equal(again.decoder[1].weights(), trace.decoder[1].weights())
+    recorded = [(look.q, look.k, look.v) for look in (again.decoder[1], trace.decoder[1])]
+    assert all(torch.equal(*each) for each in zip(*recorded, strict=True))
+    # A product's last bit may depend on where its factors lie in memory.
+    torch.testing.assert_close(again.decoder[1].weights(), trace.decoder[1].weights(), rtol=0.0, atol=1e-15)
     for draw in FIGURES.values():
         assert draw(trace).axes
     assert head_figure(trace, trace.decoder[0], 1).axes and terms_figure(trace, trace.decoder[0], 1).axes

@@ -277,10 +277,11 @@ POSITION_CODES = {
 
 
 # What a scheme may be told, and of which values the library knows; PyTorch's modules say what is wrong with others.
-JOINED = {"join": lambda x: x == "add"}
-BASE = {"base": lambda x: type(x) in {int, float} and 1 < x < inf}
-LENGTH = {"max_len": lambda x: type(x) is int and x >= 1}
-OPTIONS: dict[str, dict[str, Callable[[Any], bool]]] = {
+Known = dict[str, Callable[[Any], bool]]
+JOINED: Known = {"join": lambda x: x == "add"}
+BASE: Known = {"base": lambda x: type(x) in {int, float} and 1 < x < inf}
+LENGTH: Known = {"max_len": lambda x: type(x) is int and x >= 1}
+OPTIONS: dict[str, Known] = {
     "none": {},
     "index": JOINED,
     "sinusoidal": JOINED | BASE,

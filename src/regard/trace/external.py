@@ -18,7 +18,7 @@ from regard.mask import Mask
 from regard.trace.attention import KINDS, AttentionMap, ProjectedAttention, RecordedAttention
 from regard.trace.replay import to_cpu
 from regard.trace.search_tree import KEPT, OPEN, ROOT, SearchTree
-from regard.trace.trace import OutputToken, Trace, sides
+from regard.trace.trace import OutputToken, Trace, check_sides
 
 
 def trace_from_attention(
@@ -37,7 +37,7 @@ def trace_from_attention(
     settings = DecodeSettings(method="greedy")
     rest = (tuple(source), tuple(read), tuple(written), attention_maps, (), tree, tree.best)
     trace = Trace(text, output, "", "", settings, *rest)
-    _check_sizes(trace)
+    check_sides(trace)
     return trace
 
 
@@ -47,17 +47,6 @@ def single_path_tree(pieces: Sequence[str], gains: Sequence[float]) -> SearchTre
     fates = np.array([KEPT] * (n - 1) + [OPEN] * min(n, 1), dtype=np.int8)
     parents, tokens = np.arange(ROOT, n - 1), np.arange(n)
     return SearchTree(parents, tokens, np.array(gains, dtype=float), fates, dict(enumerate(pieces)), n - 1, 1.0)
-
-
-def _check_sizes(trace: Trace) -> None:
-    """Raise ValueError unless each row and column of each attention has a token."""
-    for attention_map in trace.attention:
-        (_, queries, keys), (rows, columns) = attention_map.sizes, sides(trace, attention_map.kind)
-        if (len(rows), len(columns)) != (queries, keys):
-            raise ValueError(
-                f"there must be one token for each query and key of {attention_map}, "
-                f"got {len(rows)} and {len(columns)} tokens"
-            )
 
 
 @dataclass(frozen=True, eq=False)

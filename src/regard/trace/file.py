@@ -1,12 +1,14 @@
 """Trace <-> safetensors."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
+from math import inf
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
@@ -14,11 +16,13 @@ from torch import Tensor
 from regard import __version__
 from regard.atomic import atomic_file
 from regard.checkpoint.weights import write_tensors
-from regard.config import DecodeSettings, choose, parse_settings
-from regard.trace.attention import AttentionMap, GivenAttention, ProjectedAttention, RecordedAttention
-from regard.trace.search_tree import SearchTree
+from regard.config import LARGEST_DECODE, DecodeSettings, choose, parse_settings
+from regard.data.files import check_regular
+from regard.mask import Mask
+from regard.trace.attention import KINDS, AttentionMap, GivenAttention, ProjectedAttention, RecordedAttention
+from regard.trace.search_tree import FATES, ROOT, SearchTree
 from regard.trace.stored import StoredPart, without_prefix
-from regard.trace.trace import OutputToken, ResidualNorms, TokenAlternative, Trace
+from regard.trace.trace import OutputToken, ResidualNorms, TokenAlternative, Trace, check_sides
 
 
 def store_tree(tree: SearchTree) -> StoredPart:
@@ -97,12 +101,13 @@ def load_trace(path: str | PathLike[str]) -> Trace:
     tensors, notes = _open(Path(path))
     try:
         return _restore(notes, tensors)
-    except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, IndexError, AttributeError, ValueError, RuntimeError, OverflowError) as error:
         raise ValueError(f"{path}: this trace is not whole ({error!r}): save it again") from error
 
 
 def _open(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
+        check_regular(path)
         with safe_open(path, framework="pt") as file:
             tensors, found = {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
     except FileNotFoundError as error:
@@ -112,7 +117,7 @@ def _open(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         notes = json.loads(found.get(NOTES, ""))
         version = notes["format"]
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         have = ", ".join(found) or "nothing"
         raise ValueError(
             f"{path}: a trace must have notes called {NOTES!r}, got {have}: regard trace --out writes one"
@@ -131,7 +136,7 @@ def _restore(notes: dict[str, Any], tensors: dict[str, Tensor]) -> Trace:
         choose(FORMS, attention_map["form"], "form of a look")(attention_map, without_prefix(tensors, f"look.{number}"))
         for number, attention_map in enumerate(notes["looks"])
     ]
-    return Trace(
+    trace = Trace(
         **{name: notes[name] for name in WORDS},
         settings=parse_settings(DecodeSettings, notes["settings"]),
         source=tuple(notes["source"]),
@@ -142,6 +147,13 @@ def _restore(notes: dict[str, Any], tensors: dict[str, Tensor]) -> Trace:
         tree=restore_tree(notes["tree"], without_prefix(tensors, "tree")),
         end_node=notes["leaf"],
     )
+    check_words(trace)
+    check_tree(trace)
+    for attention_map in trace.attention:
+        check_map(attention_map)
+    check_sides(trace)
+    check_layers(trace)
+    return trace
 
 
 def _step_notes(step: OutputToken) -> list[Any]:
@@ -151,3 +163,139 @@ def _step_notes(step: OutputToken) -> list[Any]:
 def _step(notes: list[Any]) -> OutputToken:
     piece, log_prob, replayed, alternatives = notes
     return OutputToken(piece, log_prob, replayed, tuple(TokenAlternative(*each) for each in alternatives))
+
+
+def check_words(trace: Trace) -> None:
+    """Raise unless all that is shown as words and numbers is."""
+    pieces = [*trace.source, *trace.read, *(step.piece for step in trace.steps)]
+    others = [each for step in trace.steps for each in step.alternatives]
+    words = [*(getattr(trace, name) for name in WORDS), *pieces, *(each.piece for each in others)]
+    if wrong := [word for word in words if not isinstance(word, str)]:
+        raise ValueError(f"what was read and said must be text, got {wrong[0]!r}")
+    numbers = [x for step in trace.steps for x in (step.log_prob, step.replayed)] + [each.log_prob for each in others]
+    if wrong := [x for x in numbers if type(x) not in {int, float} or abs(x) == inf]:
+        raise ValueError(f"log-probabilities must be numbers, got {wrong[0]!r}")
+
+
+def check_tree(trace: Trace) -> None:
+    """Raise unless each node follows its parent and has a text, and the path ends at a node of it."""
+    tree, n = trace.tree, len(trace.tree)
+    for name in ("parents", "tokens", "log_probs", "fates"):
+        array = getattr(tree, name)
+        if array.shape != (n,) or array.dtype.kind != ("f" if name == "log_probs" else "i") or np.isinf(array).any():
+            raise ValueError(f"{name} of the tree must be {n} numbers, got {array.dtype} of the shape {array.shape}")
+    wrong = (tree.parents < ROOT) | (tree.parents >= np.arange(n)) | (tree.fates < 0) | (tree.fates >= len(FATES))
+    if wrong.any():
+        number = int(wrong.argmax())
+        got = f"{tree.parents[number]} and {tree.fates[number]}"
+        raise ValueError(f"node {number} of the tree must have a parent before it and a known fate, got {got}")
+    if bad := [token for token in tree.tokens.tolist() if not isinstance(tree.token_texts.get(token), str)]:
+        raise ValueError(f"each token of the tree must have a text, got none for {bad[0]}")
+    limit = LARGEST_DECODE["length_penalty"]
+    if type(tree.length_penalty) not in {int, float} or not abs(tree.length_penalty) <= limit:
+        raise ValueError(f"length_penalty must be a number of at most {limit}, got {tree.length_penalty!r}")
+    for node in (tree.best, trace.end_node):
+        if type(node) is not int or not min(n - 1, 0) <= node < max(n, 0):
+            raise ValueError(f"a path must end at a node of the tree, 0 … {n - 1}, got {node!r}")
+    if n and len(tree.path(trace.end_node)) != len(trace.steps):
+        raise ValueError(f"the path to node {trace.end_node} must have {len(trace.steps)} tokens")
+
+
+def check_map(attention_map: AttentionMap) -> None:
+    """Raise unless the tensors of one attention fit each other, and weights can be made of them."""
+    if attention_map.kind not in KINDS or type(attention_map.layer) is not int:
+        where = f"{attention_map.kind!r} and {attention_map.layer!r}"
+        raise ValueError(f"an attention must be of {', '.join(KINDS)} and of a layer, got {where}")
+    if isinstance(attention_map, GivenAttention):
+        check_tensor("weights", attention_map.given, (None, None, None))
+        return
+    if isinstance(attention_map, ProjectedAttention):
+        _check_recorded(attention_map.recorded)
+        (H, Q, _), E = attention_map.sizes, attention_map.recorded.v.shape[-1]
+        check_tensor("weight", attention_map.weight, (None, H * E))
+        check_tensor("whole", attention_map.whole, (Q, len(attention_map.weight)))
+        if attention_map.offset is not None:
+            check_tensor("offset", attention_map.offset, attention_map.weight.shape[:1])
+    else:
+        assert isinstance(attention_map, RecordedAttention), f"there is no check of {type(attention_map)}"
+        _check_recorded(attention_map)
+    for head in {0, attention_map.n_heads - 1}:
+        if not attention_map.weights(head).isfinite().all() or not attention_map.terms(head).terms.isfinite().all():
+            raise ValueError(f"weights and scores of {attention_map} must be finite numbers, got others in head {head}")
+    attention_map.error()
+
+
+def _check_recorded(recorded: RecordedAttention) -> None:
+    q, k, v = recorded.q, recorded.k, recorded.v
+    check_tensor("q", q, (None, None, None))
+    check_tensor("k", k, (len(q), None, None), q.dtype)
+    check_tensor("v", v, (len(q), k.shape[1], None), q.dtype)
+    H, Q, K = recorded.sizes
+    for name in ("out", "extra"):
+        if getattr(recorded, name) is not None:
+            check_tensor(name, getattr(recorded, name), (H, Q, v.shape[-1]), q.dtype)
+    if recorded.bias is not None:
+        check_tensor("bias", recorded.bias, _broadcast(recorded.bias, (H, Q, K)), q.dtype)
+    if recorded.parts is not None:
+        check_tensor("parts.q", recorded.parts.q, (3, *q.shape), q.dtype)
+        check_tensor("parts.k", recorded.parts.k, (3, *k.shape), q.dtype)
+    if recorded.frequencies is not None:
+        check_tensor("frequencies", recorded.frequencies, (q.shape[-1] // 2,))
+    for name, parameter in recorded.attention.named_parameters():
+        check_tensor(name, parameter, (None,) * parameter.dim(), q.dtype)
+        if len(parameter) != H:
+            raise ValueError(f"{name} must have {H} heads, got the shape {tuple(parameter.shape)}")
+    _check_mask(recorded.mask, (1, H, Q, K))
+
+
+def _check_mask(mask: Mask, sizes: tuple[int, int, int, int]) -> None:
+    numbers = {"n_keys": mask.n_keys, "window": mask.window, "offset": mask.offset}
+    if wrong := [x for x in numbers.values() if x is not None and (type(x) is not int or not 0 <= x < 2**31)]:
+        raise ValueError(f"n_keys, window and offset of a mask must be numbers of places, got {wrong[0]!r}")
+    if type(mask.causal) is not bool or type(mask.no_empty_rows) is not bool or mask.offset is None:
+        raise ValueError(f"causal must be true or false, got {mask.causal!r}")
+    for name, tensor in (("key_lengths", mask.key_lengths), ("query_lengths", mask.query_lengths)):
+        if tensor is not None and (tensor.shape not in {(1,), (1, sizes[2])} or tensor.dtype != torch.int64):
+            got = f"{tensor.dtype} of the shape {tuple(tensor.shape)}"
+            raise ValueError(f"{name} of a mask must be whole numbers, one or {sizes[2]} of them, got {got}")
+    if mask.allowed is not None:
+        check_tensor("allowed", mask.allowed, _broadcast(mask.allowed, sizes), torch.bool)
+
+
+def _broadcast(tensor: Tensor, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape that a tensor must have: its own where it has one number for all of an axis."""
+    if tensor.dim() != len(sizes):
+        return sizes
+    return tuple(1 if own == 1 else size for own, size in zip(tensor.shape, sizes, strict=True))
+
+
+def check_tensor(name: str, tensor: Tensor, sizes: Sequence[int | None], dtype: torch.dtype | None = None) -> None:
+    """Raise unless a tensor has these sizes, None being any from 1 on, and finite numbers of a type."""
+    fits = len(tensor.shape) == len(sizes) and all(
+        own == size if size is not None else own > 0 for own, size in zip(tensor.shape, sizes, strict=True)
+    )
+    if not fits or not (tensor.is_floating_point() if dtype is None else tensor.dtype == dtype):
+        expected = ", ".join("any" if size is None else str(size) for size in sizes)
+        got = f"{tensor.dtype} of the shape {tuple(tensor.shape)}"
+        raise ValueError(f"{name} must have the shape ({expected}) of {dtype or 'floats'}, got {got}")
+    if not tensor.isfinite().all():
+        raise ValueError(f"{name} must be finite numbers, got others")
+
+
+def check_layers(trace: Trace) -> None:
+    """Raise unless layers are counted without a gap, and there is a norm for each token of each sub-layer."""
+    for kind in KINDS:
+        layers = [each.layer for each in trace.attention if each.kind == kind]
+        if layers != list(range(len(layers))):
+            raise ValueError(f"the layers of {kind} must be counted from 0, got {layers}")
+    for norms in trace.residual_norms:
+        if norms.stack not in {"encoder", "decoder"} or type(norms.layer) is not int or not _is_text(norms.sublayer):
+            where = f"{norms.stack!r}, {norms.layer!r}, {norms.sublayer!r}"
+            raise ValueError(f"norms must be of a stack, a layer and a sub-layer, got {where}")
+        n = len(trace.source if norms.stack == "encoder" else trace.read)
+        for part in (norms.before, norms.update, norms.after):
+            check_tensor("a norm", part, (n,))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)

@@ -200,3 +200,14 @@ def sides(trace: Trace, kind: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         "decoder": (written, trace.read),
         "cross": (written, trace.source),
     }[kind]
+
+
+def check_sides(trace: Trace) -> None:
+    """Raise ValueError unless each row and column of each attention has a token."""
+    for attention_map in trace.attention:
+        (_, queries, keys), (rows, columns) = attention_map.sizes, sides(trace, attention_map.kind)
+        if (len(rows), len(columns)) != (queries, keys):
+            raise ValueError(
+                f"there must be one token for each query and key of {attention_map}, "
+                f"got {len(rows)} and {len(columns)} tokens"
+            )

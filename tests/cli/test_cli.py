@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from regard.cli import COMMANDS, GROUPS, RENAMED, LazyCommand, main, make_program
+from regard.cli import COMMANDS, GROUPS, RENAMED, LazyCommand, check_arguments, main, make_program
 
 REGARD = [sys.executable, "-m", "regard"]
 
@@ -236,3 +236,16 @@ def test_a_full_disk_under_the_output_is_said(args):
     assert (done.returncode, done.stderr) == (
         *(2, "error: the output: No space left on device: make room, and run the command again\n"),
     )
+
+
+@pytest.mark.parametrize("command", [["translate"], ["generate", "--model", "m"], ["translate", "--model", "zh-en"]])
+def test_an_argument_that_is_no_text_is_refused(run, command):
+    """Of bytes that are not UTF-8 Python makes lone surrogates, which no tokenizer knows."""
+    said = run(*command, os.fsdecode(b"caf\xe9"), code=2).err
+    assert r"an argument must be UTF-8, got b'caf\xe9'" in said.replace("\n", " ")
+
+
+def test_a_file_may_have_any_name(run, tmp_path):
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.txt")
+    open(path, "wb").close()
+    check_arguments(["translate", path])

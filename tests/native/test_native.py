@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from regard import native as room
+from regard.engine.native import find_library
 from regard.native import CompileError, Library, UnavailableError, cache_folder, compiled, open_library
 
 try:
@@ -144,3 +145,70 @@ def test_a_user_without_a_home_gets_a_library_for_now(monkeypatch, tmp_path):
     library = Library(REAL)
     monkeypatch.setattr(room, "_open_for_now", lambda: library)
     assert open_library() is library
+
+
+@pytest.mark.parametrize("what", ["writable by others", "a link", "of another user"])
+def test_a_library_that_others_could_have_planted_is_made_again(what, tmp_path, monkeypatch):
+    calls = pretend(tmp_path, monkeypatch, f'cp {REAL} "$OUT"')
+    path = compiled(tmp_path / "cache")
+    if what == "writable by others":
+        path.chmod(0o666)
+    elif what == "a link":
+        path.rename(tmp_path / "planted.so")
+        path.symlink_to(tmp_path / "planted.so")
+    else:
+        here = path.lstat()
+        other = os.stat_result((*here[:4], here.st_uid + 1, *here[5:]))
+        lstat, seen = Path.lstat, []
+        monkeypatch.setattr(Path, "lstat", lambda each: other if each == path and not seen.append(1) else lstat(each))
+    assert compiled(tmp_path / "cache") == path
+    assert n_calls(calls) == 2 and not path.is_symlink() and path.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_folder_that_others_can_write_to_is_closed_to_them(tmp_path, monkeypatch):
+    pretend(tmp_path, monkeypatch, f'cp {REAL} "$OUT"')
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache").chmod(0o777)
+    compiled(tmp_path / "cache")
+    assert (tmp_path / "cache").stat().st_mode & 0o777 == 0o700
+
+
+def test_nothing_is_loaded_from_a_folder_of_another_user(tmp_path, monkeypatch):
+    calls = pretend(tmp_path, monkeypatch, f'cp {REAL} "$OUT"')
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    kept = open_library().path
+    make = room.make_private
+
+    def of_another(folder):
+        if folder == kept.parent:
+            raise room.ForeignFolderError(f"{folder} must belong to this user to load code from it, got user 5")
+        make(folder)
+
+    monkeypatch.setattr(room, "make_private", of_another)
+    with pytest.warns(UserWarning, match="must belong to this user to load code from it, got user 5: compiling"):
+        library = open_library()
+    assert library.path != kept and n_calls(calls) == 2
+    monkeypatch.setattr(room, "make_private", make)
+    monkeypatch.setattr(room, "USER", room.USER + 1)
+    with pytest.raises(OSError, match=f"must belong to this user to load code from it, got user {room.USER - 1}"):
+        make(kept.parent)
+
+
+def test_what_killed_compilers_left_is_removed(tmp_path, monkeypatch):
+    pretend(tmp_path, monkeypatch, f'cp {REAL} "$OUT"')
+    old, new = tmp_path / "cache" / "making-old", tmp_path / "cache" / "making-new"
+    for each in (old, new):
+        each.mkdir(parents=True)
+        (each / "regard.so").touch()
+    os.utime(old, (0, 0))
+    compiled(tmp_path / "cache")
+    assert not old.exists() and new.exists()
+
+
+def test_without_compiled_code_one_line_says_what_runs_instead(tmp_path, monkeypatch):
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.warns(UserWarning, match=r"PyTorch translates.*no C\+\+ compiler was found"):
+        assert find_library("float32") is None
+    monkeypatch.setenv("REGARD_NATIVE", "0")  # which a user chose, and need not be told
+    assert find_library("float32") is None

@@ -130,10 +130,19 @@ def root(version: Annotated[bool, typer.Option("--version", help="Print the vers
         raise typer.Exit
 
 
+def check_arguments(arguments: list[str]) -> None:
+    """Raise ValueError for an argument that is neither text nor the name of a file."""
+    for argument in arguments:
+        if any("\ud800" <= character <= "\udfff" for character in argument) and not os.path.exists(argument):
+            given = os.fsencode(argument)[:60]
+            raise ValueError(f"an argument must be UTF-8, got {given!r}: convert it, or pass the text in a UTF-8 file")
+
+
 def main() -> None:
     """Run one command; a user's mistake, or a full disk, ends in one line and exit code 2."""
     try:
         try:
+            check_arguments(sys.argv[1:])
             make_program()()
         finally:
             sys.stdout.flush()

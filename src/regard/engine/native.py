@@ -1,5 +1,6 @@
 """The C++ engine: a Transformer packed for this machine's processor, without PyTorch."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import chain
@@ -12,7 +13,17 @@ from jaxtyping import Float, Int
 from regard.config import DecodeSettings
 from regard.engine import SELF_CONTAINED, Engine, Vocabulary
 from regard.engine.native_weights import TransformerWeights
-from regard.native import BeamSearchArgs, Library, SourceBatch, TopKOptions, UnavailableError, n_threads, open_library
+from regard.native import (
+    SWITCH,
+    BeamSearchArgs,
+    Library,
+    SourceBatch,
+    SwitchedOffError,
+    TopKOptions,
+    UnavailableError,
+    n_threads,
+    open_library,
+)
 from regard.padding import EOS, Ids, pad_sources
 from regard.search import CHECK
 from regard.search.decoder import DecoderState, IncrementalDecoder, TopK, allowed_log_probs
@@ -181,9 +192,13 @@ class NativeEngine(Engine):
 
 
 def find_library(precision: str) -> Library | None:
-    """Return the compiled code, where there is any and it is the faster way in this precision."""
+    """Return the compiled code, where there is any and it is the faster way in this precision; else say why not."""
     try:
         library = open_library()
-    except UnavailableError:
+    except SwitchedOffError:
+        return None
+    except UnavailableError as error:
+        way_out = f"install a C++ compiler for up to three times the speed, or set {SWITCH}=0 to hide this line"
+        warnings.warn(f"PyTorch translates, since there is no compiled code: {error}; {way_out}", stacklevel=2)
         return None
     return library if precision == "float32" or library.has_fast_int8() else None

@@ -3,11 +3,15 @@
 import os
 import platform
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
+import time
+import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from ctypes import CDLL, CFUNCTYPE, POINTER, Structure, byref, c_double, c_int, c_int64, c_void_p
 from hashlib import blake2b
 from pathlib import Path
@@ -21,6 +25,13 @@ FLAGS = (("-march=native", "-fopenmp"), ("-march=native",), ("-mcpu=native",), (
 PATIENCE = 120  # seconds for one attempt; three are usual
 
 
+USER = os.geteuid() if hasattr(os, "geteuid") else 0  # as `stat` has it where there are no users
+
+
+class ForeignFolderError(OSError):
+    """A cache is a folder of somebody else, whose code must not run here."""
+
+
 class CompileError(Exception):
     """There is no compiler, or it did not take the sources."""
 
@@ -29,16 +40,37 @@ def compiled(folder: Path, flags: Sequence[Sequence[str]] = FLAGS) -> Path:
     """Return the library in a folder, compiled there if it is not: whole, or not at all."""
     compiler = find_compiler()
     key = fingerprint(compiler, flags)
+    make_private(folder)
     for path in folder.glob(f"{key}-*.so"):
-        if path.name == _name(key, path.read_bytes()):
+        if is_private(path) and path.name == _name(key, path.read_bytes()):
             return path
-        path.unlink(missing_ok=True)  # a damaged file may crash whoever loads it
-    folder.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)  # a damaged file may crash whoever loads it, and one of others do anything
     with tempfile.TemporaryDirectory(dir=folder, prefix="making-") as workshop:
         made = _attempts(compiler, flags, Path(workshop) / "regard.so")
+        made.chmod(0o700)
         target = folder / _name(key, made.read_bytes())
         made.replace(target)
     return target
+
+
+def make_private(folder: Path) -> None:
+    """Create a folder that nobody else can write to, or make it so, and remove what killed compilers left in it."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    about = folder.stat()
+    if about.st_uid != USER:
+        raise ForeignFolderError(f"{folder} must belong to this user to load code from it, got user {about.st_uid}")
+    if stat.S_IMODE(about.st_mode) != 0o700:
+        folder.chmod(0o700)
+    for left in folder.glob("making-*"):
+        with suppress(OSError):
+            if time.time() - left.stat().st_mtime > PATIENCE * len(FLAGS):
+                shutil.rmtree(left, ignore_errors=True)
+
+
+def is_private(path: Path) -> bool:
+    """Tell whether a file is of this user, and nobody else could have written it."""
+    about = path.lstat()
+    return stat.S_ISREG(about.st_mode) and about.st_uid == USER and not about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def cache_folder() -> Path:
@@ -134,6 +166,10 @@ class BeamSearchArgs(Structure):
 
 class UnavailableError(Exception):
     """There is no compiled code here; the text says why."""
+
+
+class SwitchedOffError(UnavailableError):
+    """The user wants none."""
 
 
 class Library:
@@ -234,11 +270,14 @@ OUTCOMES = {
 def open_library() -> Library:
     """Return the library, compiled now if need be; raise UnavailableError, with the reason, where there is none."""
     if os.environ.get(SWITCH) == "0":
-        raise UnavailableError(f"{SWITCH} is 0")
+        raise SwitchedOffError(f"{SWITCH} is 0")
     try:
         return Library(compiled(cache_folder()))
     except (CompileError, subprocess.SubprocessError) as error:
         raise UnavailableError(str(error)) from error
+    except ForeignFolderError as error:
+        warnings.warn(f"{error}: compiling for this process alone; name a folder with XDG_CACHE_HOME", stacklevel=3)
+        return _open_for_now()
     except OSError:
         return _open_for_now()
 

@@ -393,7 +393,8 @@ def test_without_a_compiler_the_work_is_left_to_pytorch(monkeypatch, tmp_path):
     fast = run(native(model))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
-    slow = select_engine(model)
+    with pytest.warns(UserWarning, match="PyTorch translates"):
+        slow = select_engine(model)
     assert type(slow) is PlainEngine
     assert_close(run(slow.model), fast, rtol=1e-4, atol=1e-4)
 

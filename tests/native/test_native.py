@@ -212,3 +212,40 @@ def test_without_compiled_code_one_line_says_what_runs_instead(tmp_path, monkeyp
         assert find_library("float32") is None
     monkeypatch.setenv("REGARD_NATIVE", "0")  # which a user chose, and need not be told
     assert find_library("float32") is None
+
+
+BEGIN = """
+import os, signal, threading
+import regard
+translator = regard.load("zh-en")
+texts = ["介绍一下西安的历史和文化，以及那里的人们。"] * 12
+found = translator.translate(texts)
+"""
+FORK = """
+child = os.fork()
+if not child:
+    signal.alarm(60)  # ends a child that waits for ever
+    os._exit(translator.translate(texts) != found)
+print(os.waitpid(child, 0)[1], translator.translate(texts) == found)
+"""
+DAEMON = """
+begun = threading.Semaphore(0)
+def work():
+    while True:
+        begun.release()
+        translator.translate(texts)
+for _ in range(2):
+    threading.Thread(target=work, daemon=True).start()
+for _ in range(4):
+    begun.acquire()
+print(0, True)
+"""
+
+
+@pytest.mark.parametrize("then", [FORK, DAEMON], ids=["fork", "daemon"])
+def test_a_program_may_fork_after_a_search_and_end_during_one(then):
+    """The child cannot use its parent's threads, and what a thread still reads is not freed at the end."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "2"}
+    command = [sys.executable, "-c", BEGIN + then]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "0 True\n"), done.stderr

@@ -32,6 +32,12 @@ from regard.search.hypothesis import INTEGERS, REALS, History, Hypothesis, best_
 if TYPE_CHECKING:
     from regard.model import Seq2Seq
 
+
+def free_with(owner: object, free: Callable[[int], None], address: int) -> None:
+    """Free what lies at an address when its owner goes; not when the program ends, as a thread may be at work there."""
+    finalize(owner, free, address).atexit = False
+
+
 STEPS = 8  # of a search between two moments in which Python may be told to stop
 
 
@@ -44,7 +50,7 @@ class NativeState(DecoderState):
         self.n_rows = n_rows
         self.n_hypotheses = n_hypotheses
         self.length = 0
-        finalize(self, decoder.library.free_decoder, address)
+        free_with(self, decoder.library.free_decoder, address)
 
     def reorder(self, rows: Int[np.ndarray, " R"]) -> "NativeState":
         rows = np.ascontiguousarray(rows, np.int64)
@@ -76,7 +82,7 @@ class NativeDecoder(IncrementalDecoder):
         arrays = (None if x is None else np.require(x, np.float32, ["C", "A"]) for x in weights.parameters())
         self.tables = [next(arrays), next(arrays)]  # read where they lie; everything else is packed
         self.address = library.new_model(weights.config(precision), chain(self.tables, arrays))
-        finalize(self, library.free_model, self.address)
+        free_with(self, library.free_model, self.address)
 
     def start(self, sources: Sequence[Ids], n_hypotheses: int) -> NativeState:
         ids, lengths = pad_sources(sources)

@@ -15,6 +15,7 @@ from contextlib import suppress
 from ctypes import CDLL, CFUNCTYPE, POINTER, Structure, byref, c_double, c_int, c_int64, c_void_p
 from hashlib import blake2b
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -175,6 +176,8 @@ class SwitchedOffError(UnavailableError):
 class Library:
     """Calls into C++. Addresses are integers; whoever passes one keeps what lies there alive."""
 
+    team: ClassVar[int | None] = None  # the process whose threads OpenMP may have started
+
     def __init__(self, path: Path):
         self.path = path
         self._functions = functions = CDLL(str(path))
@@ -210,6 +213,7 @@ class Library:
     def new_decoder(self, model: int, src: SourceBatch, n_hypotheses: int, threads: int) -> int:
         """Encode sentences, and return the address of the decoder of their hypotheses."""
         address = c_void_p()
+        Library.team = os.getpid() if threads > 1 else Library.team  # all other work of a search comes after this
         _check(self._functions.regard_decoder_new(model, byref(src), n_hypotheses, threads, byref(address)))
         return address.value or 0
 
@@ -298,7 +302,12 @@ def _check(outcome: int) -> None:
 
 
 def n_threads() -> int:
-    """Return the threads that one search may use: PyTorch's number where it is loaded, else that of the free cores."""
+    """Return the threads that one search may use: PyTorch's number where it is loaded, else that of the free cores.
+
+    In a process forked off after a search it is 1: OpenMP would wait for its threads, which stayed with the parent.
+    """
+    if Library.team not in {None, os.getpid()}:
+        return 1
     torch = sys.modules.get("torch")
     if torch is not None:
         return torch.get_num_threads()

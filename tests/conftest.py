@@ -5,6 +5,7 @@ import importlib.util
 import os
 import sys
 
+import jaxtyping
 import pytest
 import torch
 from hypothesis import settings
@@ -20,6 +21,14 @@ settings.load_profile("suite")
 def one_thread():
     """Sizes here are tiny: a second thread only makes each step wait, for seconds where the cores are busy."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture
+def unchecked():
+    """Leaves arguments unchecked, as they are for users: types are checked at run time in tests alone."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 # Without a GPU the kernels run in Triton's interpreter, which must be said before they are first imported.

@@ -10,8 +10,8 @@ from tools.budget import SOURCE, count
 
 # In the order in which data meets them; `__init__` and `__main__` are doors, not rooms.
 ORDER = (
-    "config atomic device terminal autograd padding data mask batch position kernels ops attention native model build "
-    "search engine checkpoint zoo pipeline score train trace align plot qa study serve notebook cli"
+    "config atomic device threads terminal autograd padding data mask batch position kernels ops attention native "
+    "model build search engine checkpoint zoo pipeline score train trace align plot qa study serve notebook cli"
 )
 ROOMS = tuple(ORDER.split(" "))
 DOORS = {"__init__", "__main__"}
@@ -25,6 +25,7 @@ NEW_SUBJECTS = {
     "data/sentences.py",
     "serve/libretranslate.py",
     "study/position_views.py",
+    "threads.py",
     "trace/hugging_face.py",
 }
 

@@ -91,6 +91,10 @@ def __getattr__(name: str) -> Any:
     return import_module(f"regard.{name}") if home is None else getattr(import_module(home), name)
 
 
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
+
+
 def _in_notebook() -> bool:
     ipython = sys.modules.get("IPython")
     return ipython is not None and ipython.get_ipython() is not None

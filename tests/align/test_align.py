@@ -130,3 +130,10 @@ def test_mistakes_are_explained(change, message):
     given |= {"gold": read_gold(given["gold"], "gold")} if "gold" in given else {}
     with pytest.raises(ValueError, match=message):
         align(translator, **given)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_gold_links_as_text_are_refused(learned):
+    translator, pairs = learned
+    with pytest.raises(ValueError, match=r"gold links of pair 1 must be Gold\(sure, possible\), got '0-0 1-1'"):
+        align(translator, pairs[:1], gold=["0-0 1-1"])

@@ -16,6 +16,7 @@ from regard.config import TextSettings
 from regard.data.normalise import normalise
 from regard.data.tokenizer import CharacterProcessor, Tokenizer, train_characters
 from regard.data.vocabulary import train_tokenizer
+from regard.zoo import find_model
 from tests.data.corpora import any_text, sentences
 
 TEXT = "To be, or not to be:\n\n  床前明月光\t疑是地上霜 \r\n"
@@ -216,3 +217,8 @@ def test_traditional_chinese_is_read_as_simplified_where_it_says_so():
     assert folding.encode_batch(["介紹"], "src") == plain.encode_batch(["介绍"], "src")
     assert folding.encode("介紹", "tgt") == plain.encode("介紹", "tgt")
     assert folding.spans("介紹一下", "src") == [(n, n + 1) for n in range(4)]
+
+
+def test_a_tokenizer_prints_what_it_is_and_not_its_file():
+    assert repr(Tokenizer((train_characters(["abc"], 7, False),))) == "Tokenizer(characters, 7 pieces)"
+    assert repr(Tokenizer.load(find_model("zh-en"))) == "Tokenizer(SentencePiece, 14,000 pieces)"

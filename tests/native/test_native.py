@@ -230,13 +230,14 @@ print(os.waitpid(child, 0)[1], translator.translate(texts) == found)
 """
 DAEMON = """
 begun = threading.Semaphore(0)
-def work():
+def work(read):
     while True:
         begun.release()
-        translator.translate(texts)
-for _ in range(2):
-    threading.Thread(target=work, daemon=True).start()
-for _ in range(4):
+        read()
+readers = [lambda: translator.translate(texts)] * 2 + [lambda: translator.tokenizer.encode(texts[0] * 20, "src")] * 2
+for read in readers:
+    threading.Thread(target=work, args=(read,), daemon=True).start()
+for _ in range(20):
     begun.acquire()
 print(0, True)
 """

@@ -116,3 +116,8 @@ def test_an_engine_from_a_folder_stands_by_itself_in_another_process(trained):
 def test_bundled_models_read_traditional_chinese_as_simplified():
     traditional, simplified = regard.load("zh-en", "int8").translate(["介紹一下西安", "介绍一下西安"])
     assert traditional == simplified and "Xi'an" in simplified.text
+
+
+def test_public_names_are_listed():
+    assert set(regard.__all__) | {"__version__"} == set(dir(regard))
+    assert "load" in dir(regard)

@@ -195,3 +195,11 @@ def test_a_checkpoint_makes_a_translator():
     translator = Translator.from_checkpoint(Checkpoint(model, TOKENIZER, settings), PlainEngine(model))
     assert (translator.src_lang, translator.tgt_lang, translator.max_len) == ("zh", "en", 7)
     assert translator.translate("abc. def.")[0].text == "abc. def."
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("wrong", [None, 5, b"abc", ["abc"]])
+def test_what_is_no_text_is_refused_by_its_place(wrong):
+    name = type(wrong).__name__
+    with pytest.raises(ValueError, match=f"a text must be a string, got {name} as number 1: leave it out"):
+        make_translator().translate(["abc", wrong])

@@ -2,7 +2,6 @@
 
 import json
 
-import jaxtyping
 import pytest
 import torch
 from safetensors import safe_open
@@ -32,14 +31,6 @@ TENSORS = {
     "other type": lambda x: x.to(torch.int16 if x.is_floating_point() else torch.float32),
 }
 NOTES = (None, -1, 10**9, "x", [], {}, [[]], True, float("nan"), 1.5, ["a"])
-
-
-@pytest.fixture(autouse=True)
-def as_users_have_it():
-    """Without the checks of types that tests add: users' calls have none."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def use(trace):
@@ -91,6 +82,7 @@ def damaged(path):
 @pytest.mark.parametrize(
     ("model", "method"), [("sinusoidal", "greedy"), ("t5", "beam"), ("rotary", "greedy"), ("additive", "beam")]
 )
+@pytest.mark.usefixtures("unchecked")
 def test_damaged_traces_are_refused_when_they_are_read(model, method, tmp_path):
     path = tmp_path / "x.safetensors"
     one_trace(MODELS[model](), "abc", **METHODS[method], max_extra=2).save(path)

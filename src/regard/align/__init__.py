@@ -201,6 +201,9 @@ def _check_gold(reads: Sequence[SegmentedPair], gold: Sequence[Gold] | None) -> 
     if len(gold) != len(reads):
         raise ValueError(f"there must be one line of gold links for each pair, got {len(gold)} for {len(reads)}")
     for number, (read, each) in enumerate(zip(reads, gold, strict=True), start=1):
+        if not isinstance(each, Gold):
+            way_out = "regard.align.links.read_gold makes them of lines"
+            raise ValueError(f"gold links of pair {number} must be Gold(sure, possible), got {each!r:.60}: {way_out}")
         check_gold(each, len(read.src.sentence.spans), len(read.tgt.sentence.spans), f"gold links of pair {number}")
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from regard.atomic import atomic_file
 from regard.data.files import MIB, read_whole
 from regard.data.normalise import Side, normalise, simplify
+from regard.threads import COMPILED_CALLS
 
 VARINT, FIXED_64, BYTES, FIXED_32 = 0, 1, 2, 5  # wire types of protocol buffers
 BPE = 2  # model type in the file; 1 is unigram
@@ -228,7 +229,7 @@ MIN_BATCH = 32  # texts
 LARGEST = 256 * MIB  # bytes of a file: a vocabulary of a million pieces takes a tenth of it
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Tokenizer:
     """SentencePiece models for the two sides, one for both if the vocabulary is joint; or characters.
 
@@ -267,24 +268,32 @@ class Tokenizer:
         return set.intersection(*(set(parse_model(model).symbols) for model in self.models))
 
     def vocab_size(self, side: Side) -> int:
-        return self._processor(side).vocab_size()
+        with COMPILED_CALLS:
+            return self._processor(side).vocab_size()
 
     def encode(self, text: str, side: Side) -> list[int]:
         """Return the ids of the most probable segmentation."""
-        return self._processor(side).encode(self._normalise(text, side))
+        plain = self._normalise(text, side)
+        with COMPILED_CALLS:
+            return self._processor(side).encode(plain)
 
     def encode_batch(self, texts: Iterable[str], side: Side) -> list[list[int]]:
         """Encode many texts on all cores, and few one by one: starting threads would take longer."""
         cutter, plain = self._processor(side), [self._normalise(text, side) for text in texts]
-        return cutter.encode(plain) if len(plain) > MIN_BATCH else [cutter.encode(text) for text in plain]
+        with COMPILED_CALLS:
+            return cutter.encode(plain) if len(plain) > MIN_BATCH else [cutter.encode(text) for text in plain]
 
     def decode(self, ids: Ids, side: Side = "tgt") -> str:
         """Join pieces; padding, BOS and EOS vanish, an unknown piece becomes ⁇."""
-        return self._processor(side).decode(self._check_ids(ids, side))
+        checked = self._check_ids(ids, side)
+        with COMPILED_CALLS:
+            return self._processor(side).decode(checked)
 
     def pieces(self, ids: Ids, side: Side) -> list[str]:
         """Return the piece of each id; ▁ is a space."""
-        return self._processor(side).id_to_piece(self._check_ids(ids, side))
+        checked = self._check_ids(ids, side)
+        with COMPILED_CALLS:
+            return self._processor(side).id_to_piece(checked)
 
     def spans(self, text: str, side: Side) -> list[tuple[int, int]]:
         """Return the character span in the normalised text of each piece that `encode` returns.
@@ -294,7 +303,14 @@ class Tokenizer:
         plain = self._normalise(text, side)
         if self.exact:
             return self._processor(side).spans(plain)
-        return piece_spans(self._processor(side).encode(plain, out_type="serialized_proto"), plain)
+        with COMPILED_CALLS:
+            encoded = self._processor(side).encode(plain, out_type="serialized_proto")
+        return piece_spans(encoded, plain)
+
+    def __repr__(self) -> str:
+        kind = "characters" if self.exact else "SentencePiece"
+        sizes = " and ".join(f"{self.vocab_size(side):,}" for side in ("src", "tgt")[: len(self.models)])
+        return f"Tokenizer({kind}, {sizes} pieces)"
 
     def save(self, folder: Path) -> None:
         """Write one file for a joint vocabulary, or two."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from math import fsum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from regard.config import DecodeSettings
 from regard.data.normalise import UNSPACED, language_code
@@ -145,7 +145,10 @@ class Translator:
         settings = settings or self.settings
         forced = self.tokenizer.encode(prefix, "tgt") if prefix else []
         lines = iter(lines)
+        done = 0
         while window := list(islice(lines, WINDOW)):
+            check_texts(window, done)
+            done += len(window)
             texts = self.segment(window, settings)
             yield from self.merge(texts, self.search(texts, settings, forced, tick or _ignore), settings)
 
@@ -200,6 +203,13 @@ class Translator:
         for text in texts:
             mine = list(islice(rest, len(text.parts)))
             yield make_translation(text, mine, self.tokenizer, settings.length_penalty)
+
+
+def check_texts(texts: Sequence[Any], before: int = 0) -> None:
+    """Raise ValueError for what is no text, counted from 0 after some that came before."""
+    for number, text in enumerate(texts, start=before):
+        if not isinstance(text, str):
+            raise ValueError(f"a text must be a string, got {type(text).__name__} as number {number}: leave it out")
 
 
 def _gap(part: Part, with_spaces: bool) -> str:

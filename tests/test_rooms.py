@@ -24,6 +24,8 @@ NEW_SUBJECTS = {
     "data/fingerprint.py",
     "data/sentences.py",
     "serve/libretranslate.py",
+    "study/bottleneck.py",
+    "study/permutation.py",
     "study/position_views.py",
     "threads.py",
     "trace/hugging_face.py",

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from torch import nn
 
-from regard.attention import ATTENTION
+from regard.attention import ATTENTION, ScaledDot
 from regard.config import HeadsSettings, ModelSettings, PartSettings, check_value, choose, unknown
 from regard.model import DecoderOnly, MultiHeadAttention, Recurrent, Seq2Seq, Transformer
 from regard.model.layers import ACTIVATION, Embedding, FactoredTable, FeedForward, Output, make_table
@@ -49,6 +49,8 @@ REFUSED_IN_TEXT = {
 NEEDS_HEADS = {"difference", "shaw", "t5", "alibi", "rotary"}
 # Schemes that act on token vectors, before the first layer.
 ON_TOKENS = {"index", "normalised", "sinusoidal", "learned", "half_wave", "grid_2d", "grid_3d", "turns"}
+# What a recurrent model can do without; the decoder then knows one vector of the source.
+NO_ATTENTION = "none"
 NORM_FIRST = {"before": True, "after": False}
 # Which share the target's table: (the source, the output).
 SHARED_TABLES = {"all": (True, True), "target": (False, True), "inputs": (True, False), "none": (False, False)}
@@ -67,6 +69,11 @@ def build_model(settings: ModelSettings, vocab_sizes: tuple[int, int]) -> Seq2Se
     if settings.position.name in REFUSED_IN_TEXT:
         reason = REFUSED_IN_TEXT[settings.position.name]
         raise ValueError(f"position {settings.position.name!r} has no meaning in a text model: {reason}")
+    if settings.attention.name == NO_ATTENTION and settings.family != "recurrent":
+        raise ValueError(
+            f"attention {NO_ATTENTION!r} has no meaning in a {settings.family} model, where tokens meet in attention "
+            f"alone: use family 'recurrent', or one of {', '.join(ATTENTION)}"
+        )
     warn_of_lost_position(settings)
     return make(settings, vocab_sizes)
 
@@ -130,10 +137,13 @@ def build_recurrent(settings: ModelSettings, vocab_sizes: tuple[int, int]) -> Re
     positions = build_position(settings, "both"), build_position(settings, "past")
     src, tgt, output = build_embeddings(settings, vocab_sizes, *positions)
     sizes = {"n_heads": 1, "d_query": D, "d_key": D}
-    attention = build_part(ATTENTION, settings.attention, "attention", sizes)
+    # One key is left where there is no choice: its weight is 1, whatever the score.
+    table = {**ATTENTION, NO_ATTENTION: ScaledDot}
+    attention = build_part(table, settings.attention, "attention", sizes)
+    context = "last" if settings.attention.name == NO_ATTENTION else "attention"
     encoder = GRUEncoder(D, settings.n_encoder_layers, settings.dropout)
     decoder = GRUDecoder(D, D, D, settings.n_decoder_layers, settings.dropout)
-    return Recurrent(src, tgt, attention, encoder, decoder, output, settings.dropout)
+    return Recurrent(src, tgt, attention, encoder, decoder, output, settings.dropout, context)
 
 
 def build_embeddings(

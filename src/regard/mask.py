@@ -55,8 +55,12 @@ class Mask:
         return _conjunction(rules)
 
     def select(self, sequences: Int[Tensor, " M"]) -> "Mask":
-        """Return the mask of some sequences of a batch; nothing but their lengths may differ between sequences."""
-        return self if self.key_lengths is None else replace(self, key_lengths=self.key_lengths[sequences])
+        """Return the mask of some sequences of a batch."""
+        lengths = None if self.key_lengths is None else self.key_lengths[sequences]
+        queries = None if self.query_lengths is None else self.query_lengths[sequences]
+        each = self.allowed is not None and len(self.allowed) > 1
+        allowed = self.allowed[sequences] if each else self.allowed  # pyright: ignore[reportOptionalSubscript]
+        return replace(self, key_lengths=lengths, query_lengths=queries, allowed=allowed)
 
     def bounds_future(self, ahead: int) -> bool:
         """Return whether causality forbids the first query a key that stands `ahead` columns after it."""

@@ -43,6 +43,15 @@ def test_complexity_prints_json_with_tables_and_draws(run, tmp_path, monkeypatch
     assert "measuring time and memory over n" in printed.err
 
 
+def test_bottleneck_prints_json_with_its_table_and_draws(run, tmp_path):
+    given = ("--length", 4, "--width", 8, "--steps", 2, "--seeds", 1, "--quick", "--device", "cpu")
+    drawing = tmp_path / "figure.svg"
+    found = json.loads(run("bottleneck", *given, "--json", "--out", drawing).out)
+    assert [each["context"] for each in found["contexts"]] == ["attention", "last state"]
+    assert [row[0] for row in found["tables"]["lengths"]["rows"]] == ["2", "4"]
+    assert "| 2 | " in filled(found) and drawing.exists()
+
+
 def test_extrapolate_trains_the_named_schemes(run):
     given = ("--length", 4, "--steps", 2, "--quick", "--device", "cpu")
     found = json.loads(run("extrapolate", "alibi", "learned", *given, "--json").out)

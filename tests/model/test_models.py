@@ -26,6 +26,7 @@ LEGAL = [
     for position in IN_TEXT
     if (attention, position) not in REFUSED and (family, position) not in {("recurrent", each) for each in ON_SCORES}
 ]
+LEGAL.append(("recurrent", "none", "none"))  # without attention
 
 
 def make_model(family="transformer", attention="scaled_dot", position="sinusoidal", **changes):
@@ -153,7 +154,29 @@ def test_what_a_recurrent_model_tells_its_attention_is_enough_to_look_inside(att
         near(model.attention.weights(q, k, mask) @ v, context)
 
 
-BRANCHING = [("transformer", "scaled_dot"), *(("recurrent", attention) for attention in ATTENTION)]
+@torch.inference_mode()
+def test_without_attention_one_vector_is_all_that_the_decoder_knows_of_a_sentence():
+    """All weight is on the last token, where the last states of both directions are; the rest of memory is empty."""
+    model, seen = make_model("recurrent", "none"), []
+    model.attention.register_forward_hook(lambda _, given, context: seen.append((*given, context)))
+    batch = make_batch(SOURCES, TARGETS)
+    model(batch)
+    _, ends = model.encoder(model.src(batch.src.ids, batch.src.positions), batch.src.lengths)
+    for q, k, v, mask, context in seen:
+        weights = model.attention.weights(q, k, mask)
+        near(weights, torch.nn.functional.one_hot(batch.src.lengths - 1, k.shape[2])[:, None, None].double())
+        near(weights @ v, context)
+        near(context[:, 0, 0], ends)
+        assert torch.count_nonzero(v) == ends.numel()
+
+
+@pytest.mark.parametrize("family", ["transformer", "decoder"])
+def test_only_a_recurrent_model_can_be_without_attention(family):
+    with pytest.raises(ValueError, match=f"attention 'none' has no meaning in a {family} model"):
+        make_model(family, "none")
+
+
+BRANCHING = [("transformer", "scaled_dot"), *(("recurrent", attention) for attention in (*ATTENTION, "none"))]
 
 
 @pytest.mark.parametrize(("family", "attention"), BRANCHING, ids=["-".join(parts) for parts in BRANCHING])

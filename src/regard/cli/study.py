@@ -8,10 +8,12 @@ import torch
 import typer
 from typer import Argument, Option
 
-from regard.cli.options import Device, Json, Limit, ModelArgument, Out, Quick, Seed
+from regard.cli.evaluate import read_sides
+from regard.cli.options import Device, Json, Limit, ModelArgument, Out, Quick, Seed, Source, Target
 from regard.cli.study_runner import StudyOutput, read_inputs
 from regard.device import find_device
 from regard.study import ablate as ablate_study
+from regard.study import bottleneck as bottleneck_study
 from regard.study import complexity as complexity_study
 from regard.study import dialogue as dialogue_study
 from regard.study import extrapolate as extrapolate_study
@@ -210,6 +212,31 @@ def extrapolate(
     settings = extrapolate_study.make_settings(task, length, steps, seeds, seed, quick)
     result = extrapolate_study.run(encodings or [], settings, torch.device(find_device(device)), progress_bar)
     output.show(extrapolate_study, result, result.signature)
+
+
+def bottleneck(
+    data: Annotated[list[str] | None, Option(help="Parallel text to translate; by default symbols are copied.")] = None,
+    source: Source = None,
+    target: Target = None,
+    limit: Limit = 20000,
+    length: Annotated[int | None, Option(help="Longest copied text, in symbols.", show_default="24")] = None,
+    width: Annotated[int | None, Option(help="Width of the states.", show_default="64")] = None,
+    steps: Annotated[int | None, Option(help="Training steps of a model.", show_default="1200")] = None,
+    seeds: Annotated[int | None, Option(help="Number of seeds, from --seed on.", show_default="3")] = None,
+    quick: Quick = False,
+    seed: Seed = 0,
+    device: Device = "auto",
+    json_: Json = False,
+    out: Out = None,
+) -> None:
+    output = StudyOutput(json_, out)
+    asked = {"longest": length, "d_model": width, "steps": steps, "n_seeds": seeds, "seed": seed}
+    chosen = {name: value for name, value in asked.items() if value is not None}
+    settings = replace(bottleneck_study.QUICK if quick else bottleneck_study.SETTINGS, **chosen)
+    languages = source or "src", target or "tgt"
+    pairs = read_sides(data, languages, limit=limit) if data else None
+    result = bottleneck_study.run(pairs, languages, settings, torch.device(find_device(device)), progress_bar)
+    output.show(bottleneck_study, result, result.signature)
 
 
 def ablate(

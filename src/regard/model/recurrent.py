@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from regard import ops
 from regard.attention import Additive, Attention
 from regard.batch import Batch, Source
-from regard.mask import Mask
+from regard.config import choose
+from regard.mask import Mask, allow
 from regard.model.layers import Dropout, Embedding, Linear, Output
 from regard.model.seq2seq import Seq2Seq, State, hypothesis_rows
 
@@ -118,6 +119,10 @@ class Recurrent(Seq2Seq):
 
     At each step the decoder's top hidden state is the query, the encoder's states are keys and values, and the context
     is concatenated to the embedded token. n sequential steps for n tokens, in training too.
+
+    With `context="last"` there is no choice: all weight is on the last token, whose place in the memory is taken by the
+    last states of both directions, so that one vector is all that the decoder knows of a sentence (Sutskever et al.
+    2014, arXiv:1409.3215).
     """
 
     def __init__(
@@ -129,10 +134,12 @@ class Recurrent(Seq2Seq):
         decoder: GRUDecoder,
         output: Output,
         dropout: float,
+        context: str = "attention",
     ):
         super().__init__()
         self.src = src
         self.tgt = tgt
+        self.attends = choose({"attention": True, "last": False}, context, "context")
         self.attention = attention
         self.encoder = encoder
         self.decoder = decoder
@@ -152,8 +159,13 @@ class Recurrent(Seq2Seq):
         memory, ends = self.encoder(words, src.lengths)
         hidden = torch.tanh(self.first(ends)).unflatten(-1, (len(self.decoder.cells), -1)).transpose(0, 1)
         hidden = hidden.repeat_interleave(n_hypotheses, dim=1).contiguous()
+        mask = src.mask
+        if not self.attends:
+            last = torch.arange(memory.shape[1], device=memory.device) == src.lengths[:, None] - 1  # (B, S)
+            memory = torch.where(last[..., None], ends[:, None], 0.0)
+            mask = mask & allow(last[:, None, None])
         memory = memory[:, None]
-        return RecurrentState(memory, self.attention.key_features(memory), src.mask, hidden, 0)
+        return RecurrentState(memory, self.attention.key_features(memory), mask, hidden, 0)
 
     def step(self, tokens: Int[Tensor, " R"], state: State) -> tuple[Float[Tensor, "R V"], RecurrentState]:
         assert isinstance(state, RecurrentState), f"a recurrent model continues its own states, got {type(state)}"

@@ -91,10 +91,12 @@ class Copy(Sequences):
         return 0.0
 
 
-def training_batch(task: Sequences, generator: np.random.Generator, rows: int, longest: int) -> Batch:
-    """Make a batch of texts of half the longest length to all of it."""
+def training_batch(
+    task: Sequences, generator: np.random.Generator, rows: int, longest: int, shortest: int | None = None
+) -> Batch:
+    """Make a batch of texts of the shortest length, by default half the longest, to the longest."""
     src, tgt = task.draw(generator, rows, longest)
-    lengths = generator.integers(longest // 2, longest + 1, size=rows)
+    lengths = generator.integers(longest // 2 if shortest is None else shortest, longest + 1, size=rows)
     sources, targets = ([_ids(row[:n]) for row, n in zip(side, lengths, strict=True)] for side in (src, tgt))
     return _without_ends(make_batch(sources, targets))
 

@@ -52,6 +52,14 @@ def test_bottleneck_prints_json_with_its_table_and_draws(run, tmp_path):
     assert "| 2 | " in filled(found) and drawing.exists()
 
 
+def test_permutation_prints_json_with_its_table_and_draws(run, tmp_path):
+    drawing = tmp_path / "figure.svg"
+    given = ("none", "rotary", "--steps", 2, "--quick", "--device", "cpu")
+    found = json.loads(run("permutation", *given, "--json", "--out", drawing).out)
+    assert [each["encoding"] for each in found["encodings"]] == ["none", "rotary"]
+    assert "| rotary | " in filled(found) and drawing.exists()
+
+
 def test_extrapolate_trains_the_named_schemes(run):
     given = ("--length", 4, "--steps", 2, "--quick", "--device", "cpu")
     found = json.loads(run("extrapolate", "alibi", "learned", *given, "--json").out)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.position import T5, ALiBi, Difference, Rotary, Shaw
+from regard.position import T5, ALiBi, Difference, HalfWave, Index, Rotary, Shaw
 from regard.position.contract import offsets
 from regard.position.relative import head_slopes
 from tests.parts import B, E, H, K, Q, exactly, gradients, make_position, noise
@@ -60,8 +60,9 @@ def test_offsets_are_negative_for_keys_that_stand_before():
 
 @pytest.mark.parametrize("width", [1, 2, 7, 8])
 @pytest.mark.parametrize("scale", [None, 1.0])
-def test_bias_equals_the_product_with_the_code_of_the_difference(width, scale):
-    position = Difference(width, base=500.0, scale=scale)
+@pytest.mark.parametrize("code", ["sinusoidal", "half_wave", "index"])
+def test_bias_equals_the_product_with_the_code_of_the_difference(width, scale, code):
+    position = Difference(width, base=500.0, scale=scale, code=code, max_len=30)
     q, k = noise(B, H, Q, width, seed=1), noise(B, H, K, width, seed=2)
     at_q, at_k = torch.tensor([[0, 4, 9, 2, 700]]), torch.tensor([[3, 0, 1, 8, 2, 900, 5]])
     codes = position.code(at_q[:, :, None] - at_k[:, None, :], width)  # (1, Q, K, E)
@@ -85,9 +86,35 @@ def test_the_code_of_a_difference_is_turned_back_by_the_other_sign():
     exactly(found[0, ::2], -found[1, ::2])
 
 
-def test_far_places_keep_the_bias_of_their_distance_in_float32():
+@pytest.mark.parametrize(("code", "absolute"), [("half_wave", HalfWave(5, max_len=30)), ("index", Index(5))])
+def test_the_code_of_a_difference_is_that_of_the_position_as_far_from_0(code, absolute):
+    ahead = torch.tensor([[0, 3, 17]])
+    position = Difference(5, code=code, max_len=30)
+    torch.testing.assert_close(position.code(ahead, 5), absolute.codes(ahead))
+    behind = position.code(-ahead, 5)
+    exactly(behind[..., ::2], -position.code(ahead, 5)[..., ::2])  # sines and numbers change their sign
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"code": "learned"}, "code 'learned' has no row for it: use position 'shaw'"),
+        ({"code": "normalised"}, "code 'normalised' divides by the length"),
+        ({"code": "halfwave"}, "unknown code 'halfwave': did you mean 'half_wave'"),
+        ({"code": "half_wave", "max_len": 0}, "max_len must be 1 or more positions, got 0"),
+    ],
+)
+def test_a_code_that_no_difference_has_is_refused(given, said):
+    with pytest.raises(ValueError, match=said):
+        Difference(8, **given)
+
+
+@pytest.mark.parametrize("code", ["sinusoidal", "half_wave", "index"])
+def test_far_places_keep_the_bias_of_their_distance_in_float32(code):
     q, k = noise(1, 1, 1, 8, seed=1).float(), noise(1, 1, 1, 8, seed=2).float()
-    near, far = (Difference(8).bias(q, k, torch.tensor([[at]]), torch.tensor([[at + 5]])) for at in (0, 10**6))
+    near, far = (
+        Difference(8, code=code).bias(q, k, torch.tensor([[at]]), torch.tensor([[at + 5]])) for at in (0, 10**6)
+    )
     torch.testing.assert_close(far, near, rtol=1e-5, atol=1e-5)
 
 

@@ -49,6 +49,7 @@ STUDIES = {
     "heads": "How many heads does a model need? BLEU and loss while heads are removed, in three orders.",
     "complexity": "What attention, recurrence and convolution cost: operations, steps, paths, time and memory.",
     "bottleneck": "Sequence to sequence with and without attention: loss, accuracy and BLEU by sentence length.",
+    "permutation": "Shuffle the words of a text: what changes with and without positions?",
     "extrapolate": "Position encodings beyond the training length n: the loss at n, 2n, 3n and 4n.",
     "ablate": "Same data, same budget, one part exchanged: quality, speed and size of every variant.",
 }

@@ -21,7 +21,7 @@ from regard.study.regression import draw_regression, regression_table, run_regre
 from regard.study.scores import draw_scores, run_scores, scores_table, variances_table
 from regard.terminal import print_json, print_tables, progress_bar
 
-NAMES = "Position encodings, or sines (without cosines); all of the table if none is named."
+NAMES = "Position encodings, also difference:half_wave, difference:index, sines; all of the table if none is named."
 OF_MODEL = "Measure the trained encodings of this model: a bundled one, a run's folder, or a model folder."
 LENGTHS = f"{LENGTH}, or the model's table"
 FEW = 3  # encodings up to which each gets a table of its own

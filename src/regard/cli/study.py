@@ -20,6 +20,7 @@ from regard.study import extrapolate as extrapolate_study
 from regard.study import heads as heads_study
 from regard.study import images as images_study
 from regard.study import mean_split as mean_split_study
+from regard.study import permutation as permutation_study
 from regard.study import position_probe as position_probe_study
 from regard.study import subspaces as subspaces_study
 from regard.study import video as video_study
@@ -32,6 +33,7 @@ SEEDS = "Number of seeds, from --seed on; by default 3, or 2 with --quick."
 DATA = "Parallel text; by default the bundled sentences."
 TOP = "Dimensions of both subspaces. May be repeated."
 TASK = "chain (the next symbol depends on the last two) or copy (the target is the source)."
+SHUFFLED = "Position encodings of a text model; by default none, sinusoidal, learned, t5 and rotary."
 FILE = "TOML file with base, variants and seeds; --quick has its own."
 SHOW = "Run nothing; show the results in the folder, from any machine."
 
@@ -237,6 +239,24 @@ def bottleneck(
     pairs = read_sides(data, languages, limit=limit) if data else None
     result = bottleneck_study.run(pairs, languages, settings, torch.device(find_device(device)), progress_bar)
     output.show(bottleneck_study, result, result.signature)
+
+
+def permutation(
+    encodings: Annotated[list[str] | None, Argument(help=SHUFFLED)] = None,
+    steps: Annotated[int | None, Option(help="Training steps of a model.", show_default="800")] = None,
+    seeds: Annotated[int | None, Option(help="Number of seeds, from --seed on.", show_default="3")] = None,
+    quick: Quick = False,
+    seed: Seed = 0,
+    device: Device = "auto",
+    json_: Json = False,
+    out: Out = None,
+) -> None:
+    output = StudyOutput(json_, out)
+    asked = {"steps": steps, "n_seeds": seeds, "seed": seed}
+    chosen = {name: value for name, value in asked.items() if value is not None}
+    settings = replace(permutation_study.QUICK if quick else permutation_study.SETTINGS, **chosen)
+    result = permutation_study.run(encodings or [], settings, torch.device(find_device(device)), progress_bar)
+    output.show(permutation_study, result, result.signature)
 
 
 def ablate(

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.config import choose
-from regard.position.absolute import check_base, frequencies, sinusoids
+from regard.position.absolute import check_base, frequencies
 from regard.position.contract import OffsetBias, Position, check, check_both, offsets
 
 
@@ -167,18 +167,35 @@ class Shaw(Position):
 class Difference(Position):
     """Add `RE(l, r) = PE(l − r)` to the key at r for the query at l: the score gains `scale · q·PE(l − r)`.
 
-    PE is sinusoidal. Since `sin(a − b)` and `cos(a − b)` are sums of products of functions of a and of b, the term is a
-    dot product of a query rotated by l with a code of r: Θ(QKE) time and no (Q, K, E) tensor. No parameters.
+    PE is one of the absolute codes: `sinusoidal`, `half_wave` with L = `max_len`, or `index`. Since `sin(a − b)`,
+    `cos(a − b)` and `a − b` are sums of products of functions of a and of b, the term is a dot product of a function of
+    the query and l with a code of r: Θ(QKE) time and no (Q, K, E) tensor. No parameters.
     """
 
-    def __init__(self, d_head: int, base: float = 10000.0, scale: float | None = None):
+    def __init__(
+        self,
+        d_head: int,
+        base: float = 10000.0,
+        scale: float | None = None,
+        code: str = "sinusoidal",
+        max_len: int = 1024,
+    ):
         super().__init__()
+        if code in NO_DIFFERENCES:
+            raise ValueError(f"a difference may be negative, and code {code!r} {NO_DIFFERENCES[code]}")
+        self.waves = choose({"sinusoidal": True, "half_wave": True, "index": False}, code, "code")
+        if max_len < 1:
+            raise ValueError(f"max_len must be 1 or more positions, got {max_len}")
         self.base = check_base(base)
+        self.half_wave = max_len if code == "half_wave" else None
         self.scale = d_head**-0.5 if scale is None else scale
 
     def code(self, differences: Int[Tensor, "*B"], width: int) -> Float[Tensor, "*B E"]:
         """Return RE for differences l − r of either sign: the definition that `bias` must agree with."""
-        return sinusoids(differences, width, self.base)
+        if not self.waves:
+            return differences[..., None].to(torch.float64).expand(*differences.shape, width)
+        angles = self._angles(differences, width)
+        return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2)[..., :width]
 
     def bias(
         self,
@@ -187,24 +204,41 @@ class Difference(Position):
         q_positions: Int[Tensor, "#B Q"],
         k_positions: Int[Tensor, "#B K"],
     ) -> Float[Tensor, "B H Q K"]:
-        check(q_positions, name="q_positions")
-        check(k_positions, name="k_positions")
-        rotated = self._rotated(q, q_positions)  # (B, H, Q, pairs, 2)
-        angles = self._angles(k_positions, q.shape[-1])
-        codes = torch.stack([angles.cos(), angles.sin()], dim=-1).flatten(-2).to(rotated.dtype)  # (#B, K, 2 pairs)
-        return (rotated.flatten(-2) @ codes.transpose(-1, -2)[:, None]).to(q.dtype) * self.scale
+        check_both(q_positions, k_positions)
+        factors = self._factors(q, q_positions)  # (B, H, Q, C)
+        codes = self._key_codes(k_positions, q.shape[-1]).to(factors.dtype)  # (#B, K, C)
+        return (factors @ codes.transpose(-1, -2)[:, None]).to(q.dtype) * self.scale
 
-    def _rotated(self, q: Tensor, positions: Tensor) -> Tensor:
-        """Return the factors of cos(ωr) and of sin(ωr) in `q·PE(l − r)`, for each pair of features."""
+    def _factors(self, q: Tensor, positions: Tensor) -> Tensor:
+        """Return the factors of each part of the code of r in `q·PE(l − r)`."""
+        if not self.waves:
+            total = q.double().sum(dim=-1)  # l and r may be far and their difference small
+            return torch.stack([total * positions[:, None], -total], dim=-1)
         exact = torch.promote_types(q.dtype, torch.float32)
         odd = q.shape[-1] % 2
         q_sin, q_cos = torch.nn.functional.pad(q.to(exact), (0, odd)).unflatten(-1, (-1, 2)).unbind(-1)
         angles = self._angles(positions, q.shape[-1])[:, None]
         sin, cos = angles.sin().to(exact), angles.cos().to(exact)
-        return torch.stack([q_sin * sin + q_cos * cos, q_cos * sin - q_sin * cos], dim=-1)
+        return torch.stack([q_sin * sin + q_cos * cos, q_cos * sin - q_sin * cos], dim=-1).flatten(-2)
+
+    def _key_codes(self, positions: Tensor, width: int) -> Tensor:
+        if not self.waves:
+            return torch.stack([torch.ones_like(positions), positions], dim=-1).to(torch.float64)
+        angles = self._angles(positions, width)
+        return torch.stack([angles.cos(), angles.sin()], dim=-1).flatten(-2)
 
     def _angles(self, positions: Tensor, width: int) -> Tensor:
-        return positions[..., None].to(torch.float64) * frequencies(width, self.base, positions.device)
+        omega = frequencies(width, self.base, positions.device)
+        if self.half_wave is not None:
+            omega = torch.full_like(omega, math.pi / self.half_wave)
+        return positions[..., None].to(torch.float64) * omega
+
+
+# Absolute codes that a difference cannot have, and why.
+NO_DIFFERENCES = {
+    "learned": "has no row for it: use position 'shaw', a learned table of differences",
+    "normalised": "divides by the length of the sentence, which a difference does not know",
+}
 
 
 class Rotary(Position):

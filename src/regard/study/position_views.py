@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from jaxtyping import Float, Int
@@ -13,7 +14,7 @@ from regard.checkpoint.weights import load_model
 from regard.config import PartSettings
 from regard.model import Seq2Seq
 from regard.model.layers import Embedding
-from regard.position import POSITION, Position
+from regard.position import POSITION, Difference, Position
 from regard.position.absolute import Absolute, frequencies, shift_matrix
 from regard.study.laws import BLOCK, EncodingView, pairs_at, step_axis
 from regard.zoo import find_model
@@ -36,8 +37,13 @@ class Sines(Absolute):
         return angles.sin()
 
 
-# What can be measured: the table of encodings, and one that no model would use.
-MEASURED = {**POSITION, "sines": Sines}
+# What can be measured: the table of encodings, differences of other codes, and an encoding that no model would use.
+MEASURED = {
+    **POSITION,
+    "difference:half_wave": partial(Difference, code="half_wave"),
+    "difference:index": partial(Difference, code="index"),
+    "sines": Sines,
+}
 
 
 @dataclass(frozen=True, eq=False)

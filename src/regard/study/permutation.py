@@ -1,0 +1,172 @@
+"""`regard study permutation`: what changes when the words of a sentence are shuffled, with and without positions?"""
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from rich.table import Table
+
+from regard.batch import make_source
+from regard.build import build_model
+from regard.config import PartSettings, choose
+from regard.model import Transformer
+from regard.plot.style import in_style, new_figure
+from regard.study.extrapolate import ExtrapolateSettings, fit, model_settings, schemes
+from regard.study.repeats import MeanStd, mean_std, signature
+from regard.study.sequences import FIRST_SYMBOL, Copy, eval_batch, token_losses
+from regard.study.timing import one_thread
+from regard.terminal import QUIET
+from regard.trace.head_ablation import ProgressBar, no_progress
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SYMBOLS = Copy(n_symbols=20)
+ENCODINGS = ["none", "sinusoidal", "learned", "t5", "rotary"]
+SETTINGS = ExtrapolateSettings(
+    "copy", longest=8, steps=800, rows=32, judged=256, lr=4e-3, n_encoder_layers=2, n_decoder_layers=2, d_model=32
+)
+QUICK = replace(SETTINGS, steps=250, judged=64, n_seeds=1)
+
+
+@dataclass(frozen=True)
+class ShuffledResult:
+    """One trained model on texts in order, and on the same texts with their words shuffled.
+
+    `moved` is how far the encoder's outputs are from those in order, each word compared with itself, against their
+    size.
+    """
+
+    encoding: str
+    moved: float
+    loss: float
+    accuracy: float
+    shuffled_loss: float
+    shuffled_accuracy: float
+
+
+@dataclass(frozen=True)
+class EncodingReport:
+    """The same over all seeds."""
+
+    encoding: str
+    moved: MeanStd
+    loss: MeanStd
+    accuracy: MeanStd
+    shuffled_loss: MeanStd
+    shuffled_accuracy: MeanStd
+
+
+@dataclass(frozen=True)
+class PermutationStudy:
+    """All encodings."""
+
+    settings: ExtrapolateSettings
+    bag_loss: float  # of a model that knows the words of a text and not their order
+    encodings: list[EncodingReport]
+    signature: dict[str, Any] = field(default_factory=dict)
+
+
+def run(
+    names: list[str], settings: ExtrapolateSettings, device: torch.device, bar: ProgressBar = no_progress
+) -> PermutationStudy:
+    """Train a model to copy with each encoding and seed, and judge it on texts in order and shuffled."""
+    if min(settings.steps, settings.n_seeds) < 1:
+        raise ValueError(f"steps and seeds must be 1 or more, got {settings.steps} and {settings.n_seeds}")
+    parts = {name: choose(schemes(settings.longest), name, "scheme") for name in names or ENCODINGS}
+    seeds = range(settings.seed, settings.seed + settings.n_seeds)
+    jobs = [(name, part, seed) for name, part in parts.items() for seed in seeds]
+    with one_thread():
+        found = [measure(*job, settings, device) for job in bar(jobs, len(jobs), "training")]
+        signed = signature(str(device), seeds=settings.n_seeds, seed=settings.seed)
+    # At each place one of the words that are left, all equally likely.
+    bag = float(np.log(np.arange(1, settings.longest + 1)).mean())
+    return PermutationStudy(settings, bag, [_over_seeds(name, found) for name in parts], signed)
+
+
+def measure(
+    name: str, part: PartSettings, seed: int, settings: ExtrapolateSettings, device: torch.device
+) -> ShuffledResult:
+    """Train one model, and measure it."""
+    torch.manual_seed(seed)
+    model = build_model(model_settings(settings, part), (SYMBOLS.vocab_size, SYMBOLS.vocab_size)).to(device).train()
+    assert isinstance(model, Transformer), "the settings are those of a Transformer"
+    fit(model, SYMBOLS, seed, settings)
+    model.eval()
+    generator = np.random.default_rng([settings.longest, 3])
+    src, tgt = SYMBOLS.draw(generator, settings.judged, settings.longest)
+    order = generator.permuted(np.tile(np.arange(settings.longest), (len(src), 1)), axis=1)
+    shuffled = np.take_along_axis(src, order, axis=1)
+    in_order, out_of_order = judge(model, src, tgt), judge(model, shuffled, tgt)
+    return ShuffledResult(name, how_far(model, src, order), *in_order, *out_of_order)
+
+
+@torch.no_grad()
+def how_far(model: Transformer, src: NDArray[np.int64], order: NDArray[np.int64]) -> float:
+    """Return how far shuffling moves the encoder's output for each word, against the size of the outputs."""
+    device = next(model.parameters()).device
+    before, after = (
+        _encode(model, rows, device) for rows in (src, np.take_along_axis(src, order, axis=1))
+    )  # (B, T, D), the end of the text left out
+    rows = torch.from_numpy(order).to(device)[..., None].expand(-1, -1, before.shape[-1])
+    return float((after - before.gather(1, rows)).norm() / before.norm())
+
+
+def _encode(model: Transformer, rows: NDArray[np.int64], device: torch.device) -> torch.Tensor:
+    source = make_source((rows + FIRST_SYMBOL).tolist()).to(device)
+    return model.encode(source)[:, : rows.shape[1]]
+
+
+@torch.no_grad()
+def judge(model: Transformer, src: NDArray[np.int64], tgt: NDArray[np.int64]) -> tuple[float, float]:
+    """Return loss and accuracy on the targets, given these sources, under teacher forcing."""
+    batch = eval_batch(src, tgt).to(next(model.parameters()).device)
+    losses, right = token_losses(model(batch), batch)
+    return float(losses.mean()), float(right.mean())
+
+
+def _over_seeds(name: str, found: list[ShuffledResult]) -> EncodingReport:
+    own = [each for each in found if each.encoding == name]
+    measures = ("moved", "loss", "accuracy", "shuffled_loss", "shuffled_accuracy")
+    return EncodingReport(name, *(mean_std([getattr(each, measure) for each in own]) for measure in measures))
+
+
+@in_style
+def figure(study: PermutationStudy) -> "Figure":
+    """Draw how far outputs move, and accuracy in order and shuffled."""
+    drawing = new_figure(figsize=(9, 3.6))
+    moved, accuracy = drawing.subplots(1, 2)
+    names, at = [each.encoding for each in study.encodings], np.arange(len(study.encodings))
+    moved.bar(names, [each.moved.mean for each in study.encodings])
+    moved.set(title="How far shuffling moves the encoder's outputs", ylabel="relative to their size")
+    for shift, (label, measure) in enumerate({"in order": "accuracy", "shuffled": "shuffled_accuracy"}.items()):
+        heights = [getattr(each, measure).mean for each in study.encodings]
+        accuracy.bar(at + 0.4 * shift - 0.2, heights, 0.4, label=label)
+    accuracy.set(title="Share of words copied in their order", xticks=at, xticklabels=names)
+    accuracy.legend(fontsize="small")
+    return drawing
+
+
+def tables(study: PermutationStudy) -> dict[str, Table]:
+    """Return what shuffling changes with each encoding."""
+    settings = study.settings
+    caption = (
+        "Moved: distance of the encoder's outputs from those in order, each word compared with itself, against their "
+        "size. Loss: mean −log p of a word of the target in its order, then the share of right words. A model that "
+        f"knows the words and not their order has a loss of {study.bag_loss:.3f}."
+    )
+    title = f"Texts of {settings.longest} words, copied from a source in order and from a shuffled one"
+    table = Table(title=f"{title}, {settings.n_seeds} seeds", caption=caption, **QUIET)
+    table.add_column("encoding", no_wrap=True)
+    for column in ("moved", "in order", "shuffled"):
+        table.add_column(column, justify="right")
+    for each in study.encodings:
+        table.add_row(
+            each.encoding,
+            f"{each.moved.mean:.0e}" if each.moved.mean < 1e-3 else each.moved.format(2),
+            f"{each.loss.format(3)} · {each.accuracy.mean:.0%}",
+            f"{each.shuffled_loss.format(3)} · {each.shuffled_accuracy.mean:.0%}",
+        )
+    return {"shuffled": table}

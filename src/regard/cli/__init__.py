@@ -89,7 +89,12 @@ class LazyCommand(TyperCommand):
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Import the command and let it parse its arguments; the context then belongs to it."""
         context = self.load().make_context(info_name, args, parent, **extra)
-        for name, value in context.params.items():
+        numbers = [
+            (name, each)
+            for name, given in context.params.items()
+            for each in (given if isinstance(given, tuple) else [given])
+        ]
+        for name, value in numbers:
             if isinstance(value, float) and not math.isfinite(value):
                 raise ValueError(f"--{name.strip('_').replace('_', '-')} must be a finite number, got {value}")
         return context

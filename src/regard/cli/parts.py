@@ -1,5 +1,6 @@
 """Commands that measure and draw the parts: regression, scores, positions."""
 
+from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option
@@ -17,10 +18,19 @@ from regard.study.positions import (
     run_positions,
     shifts_table,
 )
-from regard.study.regression import draw_regression, regression_table, run_regression
+from regard.study.regression import (
+    Curve,
+    draw_regression,
+    read_formula,
+    read_points,
+    regression_table,
+    run_on_points,
+    run_regression,
+)
 from regard.study.scores import draw_scores, run_scores, scores_table, variances_table
 from regard.terminal import print_json, print_tables, progress_bar
 
+FORMULA = "A formula of x: numbers, pi, e, + - * / **, sin, cos, tan, tanh, exp, log, sqrt, abs."
 NAMES = "Position encodings, also difference:half_wave, difference:index, sines; all of the table if none is named."
 OF_MODEL = "Measure the trained encodings of this model: a bundled one, a run's folder, or a model folder."
 LENGTHS = f"{LENGTH}, or the model's table"
@@ -28,15 +38,25 @@ FEW = 3  # encodings up to which each gets a table of its own
 
 
 def regression(
+    data: Annotated[Path | None, Option(help="Points of your own, x and y on each line.")] = None,
+    function: Annotated[str | None, Option(help=FORMULA, show_default="2*sin(x) + x**0.8")] = None,
+    span: Annotated[tuple[float, float], Option("--range", help="Where the function is drawn from.")] = (0.0, 5.0),
     points: Annotated[int, Option(help="Number of training points.")] = 50,
     noise: Annotated[float, Option(help="Standard deviation of the noise on y.")] = 0.5,
-    steps: Annotated[int, Option(help="Gradient-descent steps for w.")] = 200,
+    fit: Annotated[str, Option(help="How w is learned: adam, or textbook (5 steps of SGD at 0.5).")] = "adam",
+    steps: Annotated[int | None, Option(help="Gradient-descent steps for w.", show_default="200, or 5")] = None,
     seed: Seed = 0,
     json_: Json = False,
     out: Out = None,
 ) -> None:
     check_figure(out)
-    result = run_regression(n_train=points, noise=noise, steps=steps, seed=seed)
+    if data is not None and function is not None:
+        raise ValueError(f"points come from a file or from a function, got {data} and {function!r}: leave one out")
+    if data is not None:
+        result = run_on_points(read_points(data), data.name, steps=steps, fit=fit)
+    else:
+        curve = read_formula(function or Curve.name, *span)
+        result = run_regression(n_train=points, noise=noise, steps=steps, seed=seed, fit=fit, curve=curve)
     if out is not None:
         save_and_report(draw_regression(result), out)
     print_json(result) if json_ else print_tables(regression_table(result))

@@ -79,7 +79,8 @@ def run(
     seeds = range(settings.seed, settings.seed + settings.n_seeds)
     jobs = [(name, part, seed) for name, part in parts.items() for seed in seeds]
     with one_thread():
-        found = [measure(*job, settings, device) for job in bar(jobs, len(jobs), "training")]
+        progress = bar(jobs, len(jobs), "training")
+        found = [measure(name, part, seed, settings, device) for name, part, seed in progress]
         signed = signature(str(device), seeds=settings.n_seeds, seed=settings.seed)
     # At each place one of the words that are left, all equally likely.
     bag = float(np.log(np.arange(1, settings.longest + 1)).mean())

@@ -98,7 +98,7 @@ class BottleneckStudy:
 
 
 @dataclass(frozen=True)
-class Task:
+class LengthTask:
     """What both models learn, and how they are judged on each group of test texts."""
 
     name: str
@@ -141,7 +141,9 @@ def check_bottleneck(settings: BottleneckSettings) -> None:
         raise ValueError(f"length must be {most} or less, as no symbol is copied twice, got {settings.longest}")
 
 
-def train_context(context: str, task: Task, seed: int, settings: BottleneckSettings, device: torch.device) -> Seq2Seq:
+def train_context(
+    context: str, task: LengthTask, seed: int, settings: BottleneckSettings, device: torch.device
+) -> Seq2Seq:
     """Train one model; texts and their order depend on the seed alone."""
     torch.manual_seed(seed)
     sizes = (task.vocab_size, task.vocab_size)
@@ -177,7 +179,7 @@ def model_settings(context: str, settings: BottleneckSettings) -> ModelSettings:
     )
 
 
-def copies(settings: BottleneckSettings) -> Task:
+def copies(settings: BottleneckSettings) -> LengthTask:
     """Return the task of copying symbols, none of which repeats: each costs the decoder the same at any length."""
 
     def judge(model: Seq2Seq) -> list[GroupResult]:
@@ -190,10 +192,12 @@ def copies(settings: BottleneckSettings) -> Task:
     def draw(generator: np.random.Generator) -> Batch:
         return training_batch(SYMBOLS, generator, settings.rows, settings.longest, shortest=1)
 
-    return Task("copies", SYMBOLS.vocab_size, draw, judge)
+    return LengthTask("copies", SYMBOLS.vocab_size, draw, judge)
 
 
-def translations(pairs: Sequence[tuple[str, str]], languages: tuple[str, str], settings: BottleneckSettings) -> Task:
+def translations(
+    pairs: Sequence[tuple[str, str]], languages: tuple[str, str], settings: BottleneckSettings
+) -> LengthTask:
     """Return the task of translating held-out pairs of a text, grouped by the length of the source."""
     if len(pairs) < LEAST_PAIRS:
         raise ValueError(f"this study needs {LEAST_PAIRS} sentence pairs or more, got {len(pairs)}")
@@ -219,7 +223,7 @@ def translations(pairs: Sequence[tuple[str, str]], languages: tuple[str, str], s
         chosen = generator.integers(len(learned), size=settings.rows)
         return make_batch([encoded_src[n] for n in chosen], [encoded_tgt[n] for n in chosen])
 
-    return Task("translations", tokenizer.vocab_size("src"), draw, judge)
+    return LengthTask("translations", tokenizer.vocab_size("src"), draw, judge)
 
 
 def _size(example: tuple[Ids, Ids, str]) -> int:

@@ -48,7 +48,7 @@ class ShuffledResult:
 
 
 @dataclass(frozen=True)
-class EncodingReport:
+class ShuffledReport:
     """The same over all seeds."""
 
     encoding: str
@@ -65,7 +65,7 @@ class PermutationStudy:
 
     settings: ExtrapolateSettings
     bag_loss: float  # of a model that knows the words of a text and not their order
-    encodings: list[EncodingReport]
+    encodings: list[ShuffledReport]
     signature: dict[str, Any] = field(default_factory=dict)
 
 
@@ -128,10 +128,10 @@ def judge(model: Transformer, src: NDArray[np.int64], tgt: NDArray[np.int64]) ->
     return float(losses.mean()), float(right.mean())
 
 
-def _over_seeds(name: str, found: list[ShuffledResult]) -> EncodingReport:
+def _over_seeds(name: str, found: list[ShuffledResult]) -> ShuffledReport:
     own = [each for each in found if each.encoding == name]
     measures = ("moved", "loss", "accuracy", "shuffled_loss", "shuffled_accuracy")
-    return EncodingReport(name, *(mean_std([getattr(each, measure) for each in own]) for measure in measures))
+    return ShuffledReport(name, *(mean_std([getattr(each, measure) for each in own]) for measure in measures))
 
 
 @in_style

@@ -26,6 +26,7 @@ NEW_SUBJECTS = {
     "serve/libretranslate.py",
     "study/bottleneck.py",
     "study/permutation.py",
+    "serve/limits.py",
     "study/position_views.py",
     "threads.py",
     "trace/hugging_face.py",

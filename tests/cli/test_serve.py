@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from regard.cli import main
+from regard.cli.serve import are_local
 from regard.serve import serialize
 from regard.serve.server import open_port, outer_address
 from tests.serve.server import make_folder
@@ -117,3 +118,23 @@ def test_a_trace_is_saved_as_a_page(folders, capsys, monkeypatch, tmp_path):
         main()
     assert ended.value.code == 0 and "page saved as" in capsys.readouterr().err
     assert '"model":"tiny"' in (tmp_path / "x.html").read_text(encoding="utf-8")
+
+
+def test_a_server_asks_for_the_keys_and_answers_to_the_names_that_it_was_given(start, monkeypatch):
+    monkeypatch.setenv("REGARD_API_KEY", "secret")
+    _, output, url = start("--port", "0", "--host", "0.0.0.0", "--allowed-host", "Translate.Example")
+    assert "no key" not in output and "other machines" not in output
+    named, port = {"Host": "translate.example"}, urlsplit(url).port
+    here = f"http://127.0.0.1:{port}"
+    assert httpx.get(f"{here}/models", headers=named).status_code == 403
+    with_key = {**named, "Authorization": "Bearer secret"}
+    assert httpx.get(f"{here}/models", headers=with_key).status_code == 200
+    assert httpx.get(f"{here}/metrics", headers=with_key).status_code == 200
+    assert httpx.get(f"{here}/health", headers={"Host": "evil.example"}).status_code == 400
+
+
+def test_metrics_are_local_where_others_can_connect():
+    assert [are_local(metrics, "0.0.0.0") for metrics in (None, "local", "all")] == [True, True, False]
+    assert not are_local(None, "127.0.0.1")
+    with pytest.raises(ValueError, match="'some'"):
+        are_local("some", "127.0.0.1")

@@ -1,14 +1,21 @@
 """Requests that are malformed, huge, slow or incomplete: each gets a clear error and affects no other."""
 
+import asyncio
+import errno
+import gc
 import json
+import logging
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
 
+from regard.serve import ServeSettings, routes_lessons, server
+from regard.serve.limits import LimitsMiddleware, TokenBuckets
 from tests.serve.server import client_of
 
 BODY = b'{"q": "bad cab", "source": "zh", "target": "en"}'
@@ -37,10 +44,12 @@ def talk(client, *parts, pause=0.0, wait=10.0):
             for part in parts:
                 connection.sendall(part)
                 time.sleep(pause)
-        response = b""
-        while chunk := connection.recv(65536):
-            response += chunk
-    return response
+        return read_all(connection)
+
+
+def read_all(connection):
+    """Return all that comes until the server closes."""
+    return b"".join(iter(lambda: connection.recv(65536), b""))
 
 
 def request(body, *headers, path=b"/translate", host=b"127.0.0.1"):
@@ -74,7 +83,7 @@ def test_errors_name_the_limit_that_was_exceeded(strict):
 @pytest.mark.parametrize("size", [2001, 10**5, 2 * 10**7])
 def test_a_huge_body_is_refused_whether_it_says_its_length_or_not(strict, size):
     for body in (b"x" * size, (b"x" * min(size, 65536) for _ in range(size // 65536 + 1))):
-        response = strict.post("/translate", content=body)
+        response = strict.post("/translate", content=body, headers={"Content-Type": "application/json"})
         assert response.status_code == 413 and "2000 bytes" in response.json()["error"]
     alive(strict)
 
@@ -127,18 +136,152 @@ def test_a_client_that_does_not_read_is_disconnected(strict):
     alive(strict)
 
 
-def test_concurrent_requests_are_limited(models):
-    with client_of(models, max_requests=1) as client:
+def test_concurrent_requests_are_limited_but_for_health(models, monkeypatch):
+    monkeypatch.setattr(routes_lessons, "position_lesson", lambda *_: time.sleep(0.5) or {})
+    with client_of(models, max_requests=1) as client, ThreadPoolExecutor() as pool:
+        slow = pool.submit(httpx.get, f"{client.base_url}/positions", timeout=10)
+        time.sleep(0.2)
+        response = client.get("/languages")
+        assert response.status_code == 503 and response.headers["retry-after"] == "1"
+        assert "1 requests" in response.json()["error"]
+        assert client.get("/health").status_code == 200 and slow.result().status_code == 200
+
+
+def test_bodies_that_never_come_keep_nobody_from_the_server(models):
+    with client_of(models, max_requests=20, max_bodies=8) as client:
         url = urlsplit(str(client.base_url))
-        with socket.create_connection((url.hostname, url.port)) as connection:
+        lines = [socket.create_connection((url.hostname, url.port)) for _ in range(40)]
+        for connection in lines:
             connection.sendall(request(BODY[:10], b"Content-Length: %d" % len(BODY)))
+        alive(client)
+        assert client.get("/health").status_code == 200
+        given_up = read_all(lines[0])
+        assert status(given_up) == 408 and "sooner if many are awaited" in error(given_up)
+        for connection in lines:
+            connection.close()
+
+
+def test_a_client_that_closes_its_own_side_gets_its_response(strict):
+    url = urlsplit(str(strict.base_url))
+    with socket.create_connection((url.hostname, url.port), timeout=10) as connection:
+        connection.sendall(request(BODY, b"Content-Length: %d" % len(BODY)))
+        connection.shutdown(socket.SHUT_WR)
+        response = read_all(connection)
+    last = response[response.rindex(b"HTTP/1.1 ") :]
+    assert status(last) == 200 and b"translatedText" in last
+
+
+def test_a_request_line_that_is_too_long_is_refused(strict):
+    response = talk(strict, b"GET /steps?text=" + b"x" * 70_000)
+    assert status(response) == 414 and "16384 bytes" in error(response)
+
+
+def test_clients_that_leave_are_not_logged(models, caplog, capfd):
+    with client_of(models, batch_texts=1, workers=1) as client:
+        url = urlsplit(str(client.base_url))
+        for path, body in (
+            (b"/translate", {"q": ["bad cab. " * 20] * 20, "source": "zh", "target": "en", "beam": 16}),
+            (b"/translate", {"q": "a", "source": "fr", "target": "en"}),
+            (b"/translate/stream", {"text": "bad cab. " * 200, "model": "tiny"}),
+            (b"/trace", {"text": "bad cab", "model": "nobody"}),
+        ):
+            sent = json.dumps(body).encode()
+            with socket.create_connection((url.hostname, url.port)) as connection:
+                connection.sendall(request(sent, b"Content-Length: %d" % len(sent), path=path))
+                time.sleep(0.05)
+        time.sleep(0.5)
+        alive(client)
+    gc.collect()
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert "never retrieved" not in capfd.readouterr().err
+
+
+def test_connections_beyond_the_limit_are_told_so(models, monkeypatch):
+    monkeypatch.setattr(server, "connection_limit", lambda: 3)
+    with client_of(models) as client:
+        url = urlsplit(str(client.base_url))
+        lines = [socket.create_connection((url.hostname, url.port), timeout=10) for _ in range(4)]
+        response = read_all(lines[-1])
+        assert status(response) == 503 and "3 connections" in error(response)
+        for connection in lines:
+            connection.close()
+        time.sleep(0.1)
+        alive(client)
+
+
+def test_a_server_that_runs_out_of_files_says_so_in_one_line(caplog):
+    loop = asyncio.new_event_loop()
+    server.log_loop_error(loop, {"message": "accept", "exception": OSError(errno.EMFILE, "Too many open files")})
+    loop.close()
+    assert [record.getMessage() for record in caplog.records] == [
+        "no connections are accepted for a second: Too many open files"
+    ]
+
+
+def test_those_who_wait_are_told_that_the_server_stops(models, monkeypatch):
+    monkeypatch.setattr(server, "GRACE_SECONDS", 1)
+    monkeypatch.setattr(server, "RESPONSE_SECONDS", 0.8)
+    monkeypatch.setattr(routes_lessons, "position_lesson", lambda *_: time.sleep(2) or {})
+    with ThreadPoolExecutor() as pool:
+        with client_of(models) as client:
+            slow = pool.submit(httpx.get, f"{client.base_url}/positions", timeout=10)
             time.sleep(0.3)
-            response = client.get("/health")
-            assert (
-                response.status_code == 503
-                and response.headers["retry-after"] == "1"
-                and "1 requests" in response.json()["error"]
-            )
+        response = slow.result()
+    assert response.status_code == 503 and "stopping" in response.json()["error"]
+
+
+def test_a_server_with_keys_wants_one(models):
+    body = json.loads(BODY)
+    with client_of(models, api_keys=("secret", "other")) as client:
+        for path in ("/health", "/languages", "/openapi.json"):
+            assert client.get(path).status_code == 200
+        refused = client.post("/translate", json=body)
+        assert refused.status_code == 403 and "Authorization: Bearer" in refused.json()["error"]
+        for wrong in ("secre", "secret2", "ключ"):
+            assert client.post("/translate", json={**body, "api_key": wrong}).status_code == 403
+        assert client.get("/positions").status_code == 403
+        assert client.get("/positions", params={"api_key": "other"}).status_code == 200
+        assert client.post("/translate", json={**body, "api_key": "secret"}).status_code == 200
+        assert client.post("/translate", data={**body, "api_key": "secret"}).status_code == 200
+        assert client.post("/translate", json=body, headers={"Authorization": "Bearer other"}).status_code == 200
+
+
+def test_forms_of_other_sites_are_refused(strict):
+    form = json.loads(BODY)
+    assert strict.post("/translate", data=form).status_code == 200
+    own = f"http://{strict.base_url.netloc.decode()}"
+    assert strict.post("/translate", data=form, headers={"Origin": own}).status_code == 200
+    response = strict.post("/translate", data=form, headers={"Origin": "https://evil.example"})
+    assert response.status_code == 403 and "https://evil.example" in response.json()["error"]
+
+
+def test_a_client_may_ask_only_so_often(models):
+    buckets = TokenBuckets(per_minute=3.0, max_clients=2)
+    assert [buckets.take("a", now) for now in (0.0, 0.0, 0.0, 0.0, 19.0, 21.0, 22.0)] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+        True,
+        False,
+    ]
+    assert buckets.take("b", 22.0) and buckets.take("c", 22.0) and buckets.take("a", 23.0), "the oldest is forgotten"
+    with client_of(models, requests_per_minute=2.0) as client:
+        assert [client.get("/languages").status_code for _ in range(3)] == [200, 200, 429]
+        assert "127.0.0.1" in client.get("/languages").json()["error"] and client.get("/health").status_code == 200
+
+
+def test_metrics_may_be_for_this_machine_alone():
+    app = LimitsMiddleware(lambda *_: pytest.fail("it must not be asked"), ServeSettings(local_metrics=True))
+    sent = []
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {"type": "http", "method": "GET", "path": "/metrics", "headers": [], "client": ("192.0.2.7", 5)}
+    asyncio.run(app(scope, None, send))
+    assert sent[0]["status"] == 403 and b"192.0.2.7" in sent[1]["body"]
 
 
 def test_a_client_that_expects_100_is_refused_before_it_sends(strict):

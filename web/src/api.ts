@@ -99,7 +99,7 @@ export function serverApi(): Api {
 
 async function get<T>(path: string, params: Record<string, unknown>, signal?: AbortSignal): Promise<T> {
   const query = new URLSearchParams(Object.entries(params).map(([key, value]) => [key, String(value)]));
-  const response = await fetch(query.size ? `${path}?${query}` : path, { signal });
+  const response = await fetch(query.size ? `${path}?${query}` : path, { headers: withKey({}), signal });
   return (await checkStatus(response)).json() as Promise<T>;
 }
 
@@ -108,8 +108,14 @@ async function post<T>(path: string, body: unknown, signal: AbortSignal): Promis
 }
 
 function send(path: string, body: unknown, signal: AbortSignal): Promise<Response> {
-  const headers = { 'content-type': 'application/json' };
+  const headers = withKey({ 'content-type': 'application/json' });
   return fetch(path, { method: 'POST', headers, body: JSON.stringify(body), signal });
+}
+
+/** Add the key with which the page was opened, if any. */
+function withKey(headers: Record<string, string>): Record<string, string> {
+  const key = new URLSearchParams(location.search).get('api_key');
+  return key ? { ...headers, authorization: `Bearer ${key}` } : headers;
 }
 
 async function checkStatus(response: Response): Promise<Response> {

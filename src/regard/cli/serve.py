@@ -4,6 +4,7 @@ import webbrowser
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from socket import socket
 from typing import Annotated
 
 from typer import Option
@@ -11,9 +12,10 @@ from typer import Option
 from regard.cli.options import Device, Precision
 from regard.pipeline import choose_device
 from regard.serve import ServeSettings
+from regard.serve.limits import LOOPBACK
 from regard.serve.models import ModelRegistry, check_folders
 from regard.serve.routes_site import check_studies
-from regard.serve.server import LOOPBACK, make_app, open_port, url_of
+from regard.serve.server import make_app, open_port, url_of
 from regard.serve.server import serve as run
 from regard.terminal import escape, message
 
@@ -25,6 +27,10 @@ HOST = "Address to listen on; 0.0.0.0 is every interface of this machine."
 PORT = "Port, which must be free; 0 is any free one."
 WORKERS = "Batches translated at the same time."
 CORS = "Origin whose pages may use the API, such as https://example.org, or *. May be repeated."
+ALLOWED = "Name by which others may address this server, as in its Host header. May be repeated."
+KEYS = "Key that a request must send, as a bearer token or as api_key. May be repeated."
+RATE = "Requests that one client may send in a minute."
+METRICS = "Who may read /metrics: all, or local for this machine alone."
 DEFAULT_PORT = 8000
 
 
@@ -37,6 +43,10 @@ def serve(
     study: Annotated[list[Path] | None, Option(help=STUDIES)] = None,
     open_: Annotated[bool, Option("--open", help="Open the page in a browser.")] = False,
     cors: Annotated[list[str] | None, Option(help=CORS)] = None,
+    allowed_host: Annotated[list[str] | None, Option(help=ALLOWED)] = None,
+    api_key: Annotated[list[str] | None, Option(help=KEYS, envvar="REGARD_API_KEY", show_envvar=True)] = None,
+    rate: Annotated[float | None, Option(help=RATE, min=1, show_default="no limit")] = None,
+    metrics: Annotated[str | None, Option(help=METRICS, show_default="local where others can connect")] = None,
     workers: Annotated[int | None, Option(help=WORKERS, min=1, show_default="by the machine")] = None,
     threads: Annotated[int, Option(help="Threads per worker.", min=1)] = 1,
     precision: Precision = "float32",
@@ -49,21 +59,44 @@ def serve(
     writers = check_folders("writer", writer or (), "regard train --family decoder")
     studies, readers = check_studies(study) if study else (), check_folders("reader", reader or (), "regard qa train")
     listening = open_port(host, DEFAULT_PORT if port is None else port, or_free=port is None)
-    # A local server answers to local names only: a foreign page could point its own name here (DNS rebinding).
-    settings = ServeSettings(threads=threads, cors=tuple(cors or ()), hosts=LOOPBACK if host in LOOPBACK else ())
-    settings = replace(settings, studies=studies, readers=readers, writers=writers)
+    settings = ServeSettings(
+        threads=threads,
+        studies=studies,
+        readers=readers,
+        writers=writers,
+        cors=tuple(cors or ()),
+        hosts=allowed_hosts(host, allowed_host or []),
+        api_keys=tuple(api_key or ()),
+        requests_per_minute=rate,
+        local_metrics=are_local(metrics, host),
+    )
     settings = settings if workers is None else replace(settings, workers=workers)
-    is_free_one = port is None and listening.getsockname()[1] != DEFAULT_PORT
-    report = partial(report_start, url_of(listening), registry, is_free_one, host not in LOOPBACK, open_)
+    report = partial(report_start, listening, registry, port is None, host not in LOOPBACK and not api_key, open_)
     run(make_app(registry, settings), listening, settings, report)
 
 
-def report_start(url: str, registry: ModelRegistry, is_free_one: bool, is_open: bool, open_: bool) -> None:
+def are_local(metrics: str | None, host: str) -> bool:
+    """Tell whether metrics are for this machine alone: as the user says, or where others can connect."""
+    if metrics not in {None, "all", "local"}:
+        raise ValueError(f"--metrics must be all or local, got {metrics!r}")
+    return host not in LOOPBACK if metrics is None else metrics == "local"
+
+
+def allowed_hosts(host: str, named: list[str]) -> tuple[str, ...]:
+    """Return the names that a server answers to: a local one to local names, any other to all unless some are named.
+
+    Otherwise a foreign page could point its own name here (DNS rebinding).
+    """
+    return (*LOOPBACK, *(each.lower() for each in named)) if named or host in LOOPBACK else ()
+
+
+def report_start(listening: socket, registry: ModelRegistry, any_port: bool, is_open: bool, open_: bool) -> None:
     """Say where the server is and what to know about it, and open the page in a browser where that is asked for."""
-    if is_free_one:
+    url = url_of(listening)
+    if any_port and listening.getsockname()[1] != DEFAULT_PORT:
         message(f"[yellow]port {DEFAULT_PORT} is taken; listening on another[/]")
     if is_open:
-        message("[yellow]other machines can use this server: nothing is encrypted[/]")
+        message("[yellow]other machines can use this server: nothing is encrypted, and --api-key sets no key[/]")
     for name in registry.unnamed():
         languages = " → ".join(registry.entries[name].languages)
         message(

@@ -22,6 +22,7 @@ class ServeSettings:
     body_seconds: float = 10.0  # until a whole body has arrived
     head_seconds: float = 10.0  # until request line and headers have arrived, and for a client to read on
     max_requests: int = 512  # concurrently
+    max_bodies: int = 64  # of one client that are being received
     max_waiting: int = 4_096  # queued texts of all requests
     max_jobs: int = 32  # pending traces and lessons of all requests
     batch_texts: int = 64  # per batch; 1 translates each text alone
@@ -37,6 +38,9 @@ class ServeSettings:
     writers: tuple[Path, ...] = ()  # folders of models that generate text
     cors: tuple[str, ...] = ()  # origins whose pages may use the API
     hosts: tuple[str, ...] = ()  # allowed Host headers; any if empty
+    api_keys: tuple[str, ...] = field(default=(), repr=False)  # one of which a request must have, if there are any
+    requests_per_minute: float | None = None  # of one client
+    local_metrics: bool = False  # for this machine alone
 
 
 class BusyError(Exception):

@@ -1,7 +1,5 @@
-"""Middleware: Prometheus metrics, security headers, limits on requests."""
+"""Middleware: Prometheus metrics and security headers."""
 
-import asyncio
-import re
 import time
 from bisect import bisect_left
 from collections import Counter
@@ -11,12 +9,8 @@ from itertools import accumulate
 from threading import Lock
 from typing import Any
 
-from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import Response
+from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-from regard.serve import ServeSettings
-from regard.serve.requests import RETRY_SECONDS, error_response
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 TEXTS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
@@ -157,109 +151,6 @@ class SecurityHeadersMiddleware:
             await send(message)
 
         await self.app(scope, receive, send_with_headers)
-
-
-PORT = re.compile(r":\d+$")
-CLOSE = {"Connection": "close"}
-BUSY = {**CLOSE, "Retry-After": RETRY_SECONDS}
-DRAIN_SECONDS, DRAIN_BYTES = 2.0, 2**26  # of a refused body: a client that is still sending does not read the response
-
-
-class LimitsMiddleware:
-    """Limits concurrent requests, host names, and the size and time of bodies, which it reads before the app runs.
-
-    Without a list of hosts a page of another site could resolve its own name to this address (DNS rebinding).
-    """
-
-    def __init__(self, app: ASGIApp, settings: ServeSettings):
-        self.app = app
-        self.settings = settings
-        self.n_running = 0
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return await self.app(scope, receive, send)
-        self.n_running += 1
-        try:
-            headers = Headers(scope=scope)
-            response = self._refusal(headers)
-            if response is None:
-                body, response = await self._read_body(headers, receive)
-                if body is not None:
-                    return await self.app(scope, _replay(body, receive), send)
-            if response is not None:  # else the client has disconnected
-                await response(scope, receive, send)
-        finally:
-            self.n_running -= 1
-
-    def _refusal(self, headers: Headers) -> Response | None:
-        if self.n_running > self.settings.max_requests:
-            message = f"{self.n_running - 1} requests are being processed already: try again in a moment"
-            return error_response(503, message, BUSY)
-        hosts, host = self.settings.hosts, PORT.sub("", headers.get("host", "")).strip("[]").lower()
-        if hosts and host not in hosts:
-            return error_response(400, f"the Host header must be {' or '.join(hosts)}, got {host!r}", CLOSE)
-        return None
-
-    async def _read_body(self, headers: Headers, receive: Receive) -> tuple[bytes | None, Response | None]:
-        """Return the body or the error to respond with; neither if the client has disconnected."""
-        try:
-            async with asyncio.timeout(self.settings.body_seconds):
-                body, more = await self._receive_body(headers, receive)
-        except TimeoutError:
-            message = f"the body must arrive within {self.settings.body_seconds:g} seconds"
-            return None, error_response(408, message, CLOSE)
-        if body is None or len(body) <= self.settings.max_body:
-            return body, None
-        if more and "expect" not in headers:  # a client that expects 100 has not begun to send
-            await _drain(receive)
-        message = f"the body may have at most {self.settings.max_body} bytes: split it into several requests"
-        return None, error_response(413, message, CLOSE)
-
-    async def _receive_body(self, headers: Headers, receive: Receive) -> tuple[bytes | None, bool]:
-        """Return the body, or the beginning of one that is too large, and whether more follows."""
-        body, max_body, more = bytearray(), self.settings.max_body, True
-        if _content_length(headers) > max_body:
-            return b" " * (max_body + 1), True
-        while more and len(body) <= max_body:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return None, False
-            body += message.get("body", b"")
-            more = message.get("more_body", False)
-        return bytes(body), more
-
-
-async def _drain(receive: Receive) -> None:
-    """Read and discard the rest of a body, within limits."""
-    n_bytes, more = 0, True
-    try:
-        async with asyncio.timeout(DRAIN_SECONDS):
-            while more and n_bytes < DRAIN_BYTES:
-                message = await receive()
-                n_bytes += len(message.get("body", b""))
-                more = message.get("more_body", False)
-    except TimeoutError:
-        pass
-
-
-def _replay(body: bytes, receive: Receive) -> Receive:
-    """Return a receive function that delivers the body once, and then the events of the connection."""
-    delivered = False
-
-    async def receive_again() -> Message:
-        nonlocal delivered
-        if delivered:
-            return await receive()
-        delivered = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return receive_again
-
-
-def _content_length(headers: Headers) -> int:
-    length = headers.get("content-length", "0")
-    return int(length) if length.isdecimal() else 0
 
 
 def _method(scope: MutableMapping[str, Any]) -> str:

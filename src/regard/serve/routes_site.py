@@ -115,14 +115,22 @@ def _page(request: Request, page: Path, name: str) -> Response:
 
 def _file(request: Request, page: Path, path: str, caching: str) -> Response:
     """Respond with a file of the page, never one outside its folder, or with 304 if the browser has it."""
-    file = (page / path).resolve()
-    if not (file.is_relative_to(page.resolve()) and file.is_file() and file.suffix in TYPES):
+    file = _find(page, path)
+    if file is None:
         raise NotFoundError("no such file; see /docs")
     status = file.stat()
     headers = {"Cache-Control": caching, "ETag": f'"{status.st_mtime_ns:x}-{status.st_size:x}"'}
     if headers["ETag"] in request.headers.get("If-None-Match", ""):
         return Response(status_code=304, headers=headers)
     return FileResponse(file, headers=headers, media_type=TYPES[file.suffix])
+
+
+def _find(page: Path, path: str) -> Path | None:
+    try:
+        file = (page / path).resolve()
+        return file if file.is_relative_to(page.resolve()) and file.is_file() and file.suffix in TYPES else None
+    except (OSError, ValueError):  # a name that is too long for a file, or holds a zero byte
+        return None
 
 
 def study_routes(state: ServerState) -> APIRouter:

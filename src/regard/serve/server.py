@@ -3,10 +3,12 @@
 import asyncio
 import errno
 import json
+import logging
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import h11
 import torch
@@ -17,7 +19,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from regard import __version__
 from regard.serve import PAGE, ServeSettings
-from regard.serve.middleware import LimitsMiddleware, MetricsMiddleware, SecurityHeadersMiddleware
+from regard.serve.limits import LimitsMiddleware
+from regard.serve.middleware import MetricsMiddleware, SecurityHeadersMiddleware
 from regard.serve.models import ModelRegistry
 from regard.serve.requests import add_error_handlers
 from regard.serve.routes_lessons import lesson_routes
@@ -26,26 +29,56 @@ from regard.serve.routes_text import answer_routes, generate_routes
 from regard.serve.routes_translate import trace_routes, translate_routes
 from regard.serve.state import ServerState
 
+LOG = logging.getLogger("regard.serve")
+
 
 class TimeoutProtocol(H11Protocol):
     """Closes connections whose request line and headers do not arrive in time, or whose client stops reading.
 
-    uvicorn alone waits for both without a limit.
+    uvicorn alone waits for both without a limit. A client that closes its own side only still gets its response, and
+    connections beyond a number are refused, so that there are files left to open.
     """
 
     timeout = 10.0  # seconds
+    max_connections = 4096
     head_timer: asyncio.TimerHandle | None = None
     write_timer: asyncio.TimerHandle | None = None
+    probe_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore
         super().connection_made(transport)
+        if len(self.connections) > self.max_connections:
+            self._refuse(503, f"{self.max_connections} connections are open already: try again in a moment")
+            return
         self._update_head_timer()
+
+    def eof_received(self) -> bool:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Keep the connection for a response that is awaited, unless the client does not read either.
+
+        That shows when something is sent: an interim response, which every client of HTTP/1.1 skips, and another.
+        """
+        cycle = self.cycle
+        awaited = cycle is not None and not cycle.response_complete and not cycle.more_body
+        if not awaited or self.conn.their_http_version == b"1.0":
+            return False
+        cycle.keep_alive = False
+        self._probe()
+        self.probe_timer = self.loop.call_later(PROBE_SECONDS, self._probe)
+        return True
+
+    def _probe(self) -> None:
+        self.probe_timer = None
+        if self.conn.our_state is h11.SEND_RESPONSE and not self.cycle.response_started:
+            interim = h11.InformationalResponse(status_code=102, headers=[], reason=b"Processing")
+            self.transport.write(self.conn.send(interim) or b"")
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         self._update_head_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self.probe_timer is not None:
+            self.probe_timer.cancel()
         self._stop_head_timer()
         self._stop_write_timer()
         super().connection_lost(exc)
@@ -100,7 +133,11 @@ class TimeoutProtocol(H11Protocol):
             self.write_timer = None
 
     def send_400_response(self, msg: str) -> None:
-        self._refuse(400, "not a valid HTTP request")
+        begun = self.conn.trailing_data[0]
+        if len(begun) > MAX_LINE and b"\n" not in begun[:MAX_LINE]:
+            self._refuse(414, f"the request line may have at most {MAX_LINE} bytes: send long texts in a body")
+        else:
+            self._refuse(400, "not a valid HTTP request")
 
     def _refuse(self, status: int, message: str) -> None:
         body = json.dumps({"error": message}).encode()
@@ -119,14 +156,15 @@ class TimeoutProtocol(H11Protocol):
         self.transport.close()
 
 
-def timeout_protocol(seconds: float) -> type[TimeoutProtocol]:
+def timeout_protocol(seconds: float, max_connections: int) -> type[TimeoutProtocol]:
     """Return the protocol with a timeout."""
-    return type("TimeoutProtocol", (TimeoutProtocol,), {"timeout": seconds})
+    return type("TimeoutProtocol", (TimeoutProtocol,), {"timeout": seconds, "max_connections": max_connections})
 
 
-GRACE_SECONDS = 5
-MAX_CONNECTIONS = 4096  # uvicorn's own limit, far above ours
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
+PROBE_SECONDS = 0.2  # for a client's reset to arrive
+MAX_LINE = 2**14  # bytes of a request line; h11 takes no more
+GRACE_SECONDS, RESPONSE_SECONDS = 5, 2  # from a signal to the end; of them for those who wait to be told
+MAX_CONNECTIONS, OWN_FILES = 4096, 128  # OWN_FILES are for models, the page and libraries
 EVERY_INTERFACE = ("0.0.0.0", "::")
 
 
@@ -168,31 +206,63 @@ def outer_address(family: int = socket.AF_INET) -> str:
 
 
 class Server(uvicorn.Server):
-    """A uvicorn server that calls `ready` when it has started."""
+    """A uvicorn server that calls `ready` when it has started, and `stop` when those who wait must be told."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]):
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], stop: Callable[[], None]):
         super().__init__(config)
         self.ready = ready
+        self.stop = stop
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        asyncio.get_running_loop().set_exception_handler(log_loop_error)
         await super().startup(sockets)
         if self.started:
             self.ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        asyncio.get_running_loop().call_later(GRACE_SECONDS - RESPONSE_SECONDS, self.stop)
+        await super().shutdown(sockets)
+
+
+def log_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Say in one line that no files are left for connections, which asyncio tries again; log the rest as it does."""
+    error = context.get("exception")
+    if isinstance(error, OSError) and error.errno in {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}:
+        LOG.warning("no connections are accepted for a second: %s", error.strerror)
+    else:
+        loop.default_exception_handler(context)
+
+
+def connection_limit() -> int:
+    """Return how many connections there may be, after raising the number of open files as far as allowed."""
+    try:
+        import resource  # not on Windows
+    except ImportError:
+        return MAX_CONNECTIONS
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_CONNECTIONS + OWN_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return max(1, min(MAX_CONNECTIONS, (wanted if soft == resource.RLIM_INFINITY else soft) - OWN_FILES))
 
 
 def make_server(app: FastAPI, settings: ServeSettings, ready: Callable[[], None]) -> Server:
     """Make a server for an application."""
     config = uvicorn.Config(
         app,
-        http=timeout_protocol(settings.head_seconds),
+        http=timeout_protocol(settings.head_seconds, connection_limit()),
         ws="none",
         log_level="warning",
         access_log=False,
         server_header=False,
-        limit_concurrency=MAX_CONNECTIONS,
+        backlog=BACKLOG,
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
-    return Server(config, ready)
+    return Server(config, ready, app.state.stop)
+
+
+BACKLOG = 256  # connections that asyncio may accept before any of them is counted
 
 
 def serve(app: FastAPI, listener: socket.socket, settings: ServeSettings, ready: Callable[[], None]) -> None:
@@ -240,6 +310,7 @@ def make_app(models: ModelRegistry, settings: ServeSettings = ServeSettings(), p
     ):
         app.include_router(routes(state))
     app.include_router(page_routes(page))
+    app.state.stop = state.stop
     add_error_handlers(app)
     # The last one added is the outermost.
     if settings.cors:

@@ -169,6 +169,7 @@ class LineStream:
             line = first
             while line is not None:
                 yield line
+                await asyncio.sleep(0)  # lines may come in a burst, and a client's leaving must be noticed
                 line = await self.next()
         finally:
             self.close()

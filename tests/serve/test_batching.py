@@ -214,7 +214,7 @@ def test_a_stream_ends_when_its_client_disconnects(models):
 
 def test_a_short_text_does_not_wait_for_a_long_one_before_it(slow):
     queue, ends = open_queue(slow, batch_seconds=0.0), []
-    (long,) = queue.submit([job("bad cab. hello! face. " * 100)])
+    (long,) = queue.submit([job("bad cab. hello! face. " * 400)])
     until(lambda: slow.opened == 1)
     (short,) = queue.submit([job("a")])
     for name, answer in (("long", long), ("short", short)):
@@ -242,17 +242,17 @@ def test_the_rest_of_a_long_text_is_not_translated_when_nobody_waits(slow, monke
 
     def count_searched(self, sources, *rest):
         searched.extend(sources)
-        if len(searched) < 100:
+        if len(searched) < 400:
             long.cancel()
         return search(self, sources, *rest)
 
     monkeypatch.setattr(NativeEngine, "search_batch", count_searched)
     queue = open_queue(slow, batch_seconds=0.0)
-    (long,) = queue.submit([job("bad cab. hello! face. " * 200)])
+    (long,) = queue.submit([job("bad cab. hello! face. " * 400)])
     slow.go.set()
     until(lambda: len(queue) == 0)
     queue.close()
-    assert 0 < len(searched) < 200
+    assert 0 < len(searched) < 400
 
 
 def test_texts_of_too_many_sentences_are_refused_at_once(models):
@@ -262,6 +262,12 @@ def test_texts_of_too_many_sentences_are_refused_at_once(models):
             response = client.post(path, json=body)
             assert response.status_code == 413 and "at most 10 sentences with a beam of 3, got 11" in response.text
             assert client.post(path, json={**body, "beam": 2}).status_code == 200
+
+
+def test_long_texts_without_sentences_count_as_many(models):
+    with client_of(models) as client:
+        response = client.post("/translate", json={"q": ". " * 9999, "source": "zh", "target": "en", "beam": 16})
+        assert response.status_code == 413 and "at most 625 sentences with a beam of 16, got 1249" in response.text
 
 
 def test_work_that_takes_too_long_is_given_up(models, monkeypatch):

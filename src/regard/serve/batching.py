@@ -17,9 +17,9 @@ from regard.serve.models import ModelRegistry
 from regard.serve.requests import public_error
 
 T = TypeVar("T")
-# Hypotheses that a worker's schedulers hold at once: 64 sentences with 5 beams each, which a core searches in about
-# a second, so that a short text does not wait longer behind a long one; on a GPU as many as fill all slots.
-MAX_HYPOTHESES, MAX_SLOTS = 320, 2**14
+# Source tokens times beam that a worker's schedulers hold at once: 64 sentences of 16 tokens with 5 beams, which a core
+# searches in about a second, so that a short text does not wait longer behind a long one; on a GPU as fill all slots.
+MAX_WORK, MAX_WORK_ON_GPU = 64 * 16 * 5, 2**18
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +43,10 @@ class RunningJob:
     waiting: deque[int] = field(default_factory=deque)  # indices of sentences that are not in the scheduler yet
     indices: dict[int, int] = field(default_factory=dict)  # of unfinished sentences in the text, by their numbers
     hypotheses: dict[int, list[Hypothesis]] = field(default_factory=dict)  # of finished sentences, by index
+
+    def work(self, index: int) -> int:
+        """Return how much there is to do for a sentence."""
+        return (len(self.text.parts[index]) + 1) * self.job.settings.beam
 
     def translation(self) -> Translation:
         """Merge the translations of the sentences."""
@@ -91,7 +95,7 @@ class BatchQueue:
         self._waiting: RoundRobin[TranslationJob] = RoundRobin()
         self._condition = Condition()
         self._closed = False
-        self.max_hypotheses = MAX_HYPOTHESES if models.device == "cpu" else MAX_SLOTS
+        self.max_work = MAX_WORK if models.device == "cpu" else MAX_WORK_ON_GPU
         # A GPU needs one worker only: its scheduler fills the slots from all texts.
         self._workers = [Worker(self) for _ in range(settings.workers if models.device == "cpu" else 1)]
 
@@ -201,7 +205,8 @@ class Worker:
 
     def _feed(self) -> None:
         """Hand sentences to the schedulers, of each request in turn, and no more than are searched in a moment."""
-        room = self.queue.max_hypotheses - sum(running.job.settings.beam for running in self._owners.values())
+        under_way = (running.work(running.indices[number]) for (_, number), running in self._owners.items())
+        room = self.queue.max_work - sum(under_way)
         while room > 0 and (running := self._turns.take(lambda _: True)) is not None:
             if running not in self.running:  # it was dropped
                 continue
@@ -214,7 +219,7 @@ class Worker:
             running.waiting.popleft()
             running.indices[number] = index
             self._owners[scheduler, number] = running
-            room -= settings.beam
+            room -= running.work(index)
             if running.waiting:
                 self._turns.add(running.job.turn, running)
 

@@ -140,14 +140,17 @@ def check_texts(texts: Sequence[str], settings: ServeSettings) -> None:
                 raise ValueError(f"text must be valid Unicode, got an unpaired surrogate in text {number}") from error
 
 
+SENTENCE_CHARS = 16  # a text without ends of sentences counts as sentences of this length
+
+
 def check_work(texts: Sequence[str], beam: int, settings: ServeSettings) -> None:
     """Refuse texts of so many sentences that their search would take too long, before any work is done."""
-    n_sentences = sum(len(split_sentences(text)) for text in texts)
+    n_sentences = sum(max(len(split_sentences(text)), len(text) // SENTENCE_CHARS) for text in texts)
     limit = settings.max_hypotheses // beam
     if n_sentences > limit:
         raise TooLargeError(
-            f"a request may contain at most {limit} sentences with a beam of {beam}, got {n_sentences}: "
-            "split it into several, or use a smaller beam"
+            f"a request may contain at most {limit} sentences with a beam of {beam}, got {n_sentences} or as long as "
+            "that: split it into several, or use a smaller beam"
         )
 
 

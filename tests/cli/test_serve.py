@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from regard.cli import main
-from regard.cli.serve import are_local
+from regard.cli.serve import are_local, serve
 from regard.serve import serialize
 from regard.serve.server import open_port, outer_address
 from tests.serve.server import make_folder
@@ -138,3 +138,12 @@ def test_metrics_are_local_where_others_can_connect():
     assert not are_local(None, "127.0.0.1")
     with pytest.raises(ValueError, match="'some'"):
         are_local("some", "127.0.0.1")
+
+
+def test_the_models_know_the_device_that_was_chosen(folders, monkeypatch):
+    made = []
+    monkeypatch.setattr("regard.cli.serve.run", lambda app, listening, *_: listening.close())
+    monkeypatch.setattr("regard.cli.serve.make_app", lambda registry, settings: made.append(registry.device))
+    monkeypatch.setattr("regard.pipeline.find_device", lambda name: "cpu")
+    serve(model=[str(folders[0])], port=0)
+    assert made == ["cpu"], "of auto the queue would make one worker, as for a GPU"

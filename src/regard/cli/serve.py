@@ -52,8 +52,7 @@ def serve(
     precision: Precision = "float32",
     device: Device = "auto",
 ) -> None:
-    choose_device(device, precision)
-    registry = ModelRegistry(model or (), precision, device)
+    registry = ModelRegistry(model or (), precision, choose_device(device, precision))
     if not registry.entries:
         raise ValueError("no models come with this copy of regard: name one with --model; regard train makes one")
     writers = check_folders("writer", writer or (), "regard train --family decoder")

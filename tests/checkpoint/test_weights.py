@@ -8,8 +8,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from regard.checkpoint import describe, model_folder
+from regard.checkpoint import describe, model_folder, read_scores
 from regard.checkpoint.weights import Form, copy_model, load_model, read_weights, unique_tensors, write_weights
+from regard.zoo import make_card
 from tests.parts import exactly
 from tests.train.tiny import trained_once
 
@@ -66,7 +67,7 @@ def test_a_copy_keeps_all_but_the_weights(trained, tmp_path):
     source = shutil.copytree(trained / "model", tmp_path / "source")
     (source / "card.md").write_text("# mine\n")
     copy_model(source, tmp_path / "copy", Form("int8", 4 * KIB))
-    for name in ("scores.json", "tokenizer.model", "card.md"):
+    for name in ("tokenizer.model", "card.md"):
         assert (tmp_path / "copy" / name).read_bytes() == (source / name).read_bytes()
     assert not (tmp_path / "copy" / "model.safetensors").exists()
     old, new = (load_model(each).settings for each in (source, tmp_path / "copy"))
@@ -188,3 +189,17 @@ def test_shards_of_a_run_are_found_as_its_model(trained, sharded, tmp_path):
     shutil.copytree(sharded, run / "model")
     assert model_folder(run) == run / "model"
     assert load_model(run).settings.model == load_model(trained).settings.model
+
+
+def test_scores_of_another_precision_say_so(trained, tmp_path):
+    """They were measured with other weights; a second copy in the same precision changes nothing more."""
+    before = read_scores(trained / "model")
+    copy_model(trained, tmp_path / "same", Form())
+    assert read_scores(tmp_path / "same") == before
+    copy_model(trained, tmp_path / "small", Form("int8"))
+    marked = {kind: {"precision": "float32", **before[kind]} for kind in ("test", "valid") if kind in before}
+    assert marked and read_scores(tmp_path / "small") == {**before, **marked}
+    copy_model(tmp_path / "small", tmp_path / "again", Form("int8"))
+    assert read_scores(tmp_path / "again") == {**before, **marked}
+    card = make_card("small", describe(tmp_path / "small"), "regard train")
+    assert ", in float32" in card and ", in float32" not in make_card("same", describe(tmp_path / "same"), "")

@@ -32,6 +32,7 @@ from regard.checkpoint import (
     load_tokenizer,
     model_folder,
     read_file,
+    read_scores,
     read_settings,
     read_stored,
     settings_table,
@@ -227,15 +228,23 @@ def save_model(folder: Path, checkpoint: Checkpoint, scores: Mapping[str, Any], 
 def copy_model(folder: Path, out: Path, form: Form) -> None:
     """Write a model anew in another form; its settings, tokenizer, scores, card and choice of heads stay.
 
+    Scores of another precision than the new one name theirs.
     Only where its texts lay is cut to the last folder and the file: the rest tells of one machine.
     """
     folder = model_folder(folder)
     checkpoint = load_model(folder)
     with atomic_folder(out, is_model_file) as part:
-        _write(part, replace(checkpoint, settings=_portable(checkpoint.settings)), {}, form)
-        for name in (SCORES, CARD, ALIGNMENT):
+        scores = _noted(read_scores(folder), read_stored(folder).precision, form.precision)
+        _write(part, replace(checkpoint, settings=_portable(checkpoint.settings)), scores, form)
+        for name in (CARD, ALIGNMENT):
             if (folder / name).exists():
                 shutil.copyfile(folder / name, part / name)
+
+
+def _noted(scores: Mapping[str, Any], measured: str, precision: str) -> dict[str, Any]:
+    """Return scores in which those of a model of another precision say so."""
+    old = {kind: table for kind, table in scores.items() if kind in {"test", "valid"} and measured != precision}
+    return {**scores, **{kind: {"precision": measured, **table} for kind, table in old.items()}}
 
 
 def _portable(made: Settings) -> Settings:

@@ -37,7 +37,7 @@ COMMANDS = {
     "serve": ("serve", "Serve the web page and the HTTP API with all bundled models and your own."),
     "models": ("models", "List the bundled models, or show the card of one."),
     "info": ("models", "Show a model's size, settings, vocabulary and scores."),
-    "export": ("models", "Write a model with smaller weights, or in files of limited size."),
+    "export": ("train", "Write a model with smaller weights, or in files of limited size."),
 }
 STUDIES = {
     "images": "Small images as patches: must a classifier know where each patch lies?",

@@ -327,11 +327,16 @@ def _scores(scores: Mapping[str, Any]) -> str:
         test = scores["test"]
         on = f" on {test['on']}" if "on" in test else ""
         lines = [
-            f"- test BLEU {test['bleu']:.2f}{on}, {test['n']:,} sentences (`{test['bleu_signature']}`)",
+            f"- test BLEU {test['bleu']:.2f}{on}, {test['n']:,} sentences{_in(test)} (`{test['bleu_signature']}`)",
             f"- test chrF {test['chrf']:.2f} (`{test['chrf_signature']}`)",
         ]
     if "valid" in scores:
         valid = scores["valid"]
         of_text = f"- validation loss {valid['loss']:.4f} nats a piece"
-        lines.append(f"- validation BLEU {valid['bleu']:.2f}, greedy" if "bleu" in valid else of_text)
+        lines.append((f"- validation BLEU {valid['bleu']:.2f}, greedy" if "bleu" in valid else of_text) + _in(valid))
     return "\n".join(lines) or OPEN
+
+
+def _in(measured: Mapping[str, Any]) -> str:
+    """Name the precision of scores that were measured in another than the model's."""
+    return f", in {measured['precision']}" if "precision" in measured else ""

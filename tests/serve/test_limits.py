@@ -95,10 +95,8 @@ def test_a_body_that_claims_to_be_huge_is_refused_before_it_comes(strict):
 
 
 def test_an_incomplete_body_times_out(strict):
-    started = time.perf_counter()
     response = talk(strict, request(BODY[:10], b"Content-Length: %d" % len(BODY)))
     assert status(response) == 408 and "0.5 seconds" in error(response)
-    assert time.perf_counter() - started < 5
     alive(strict)
 
 
@@ -285,9 +283,8 @@ def test_metrics_may_be_for_this_machine_alone():
 
 
 def test_a_client_that_expects_100_is_refused_before_it_sends(strict):
-    started = time.perf_counter()
     response = talk(strict, request(b"", b"Content-Length: 99999999", b"Expect: 100-continue"))
-    assert status(response) == 413 and time.perf_counter() - started < 1
+    assert status(response) == 413  # one that waited for the body would be 408
 
 
 def test_the_second_request_of_a_connection_may_not_be_half_sent_either(strict):

@@ -8,6 +8,8 @@ import torch
 from torch import nn
 
 from regard.attention import Additive, ScaledDot
+from regard.build import build_heads
+from regard.config import HeadsSettings, PartSettings
 from regard.mask import Mask, allow, causal, padding, padding_both
 from regard.model import MultiHeadAttention
 from regard.model.multihead import merge_heads, split_heads
@@ -239,3 +241,20 @@ def test_an_attention_made_for_other_heads_is_refused():
     layer, inputs = make_layer(Additive(2, MULTIHEAD_E, MULTIHEAD_E)), make_inputs()
     with pytest.raises(ValueError, match=r"\b2\b"):
         layer(*inputs, AT_Q, AT_K)
+
+
+def test_shaws_values_are_dropped_by_the_mask_of_the_weights():
+    """Values of keys are all e₀ and those of distances e₁: both features are the sum of the weights that are left."""
+    torch.manual_seed(1)
+    parts = PartSettings("scaled_dot", {"dropout": 0.5}), PartSettings("shaw", {"values": True})
+    layer = build_heads(HeadsSettings(d_model=4, n_heads=1, attention=parts[0], position=parts[1])).double().train()
+    with torch.no_grad():
+        layer.w_v.weight.zero_()
+        layer.w_v.bias.copy_(torch.eye(4)[0])
+        layer.position.values.copy_(torch.eye(4)[1].expand_as(layer.position.values))
+        layer.w_o.weight.copy_(torch.eye(4))
+        layer.w_o.bias.zero_()
+    x, places = torch.randn(2, 5, 4, dtype=torch.float64), torch.arange(5)[None]
+    out = layer(x, x, x, places, places)
+    torch.testing.assert_close(out[..., 0], out[..., 1])
+    assert (out[..., 0] - 1).abs().max() > 0.1, "nothing was dropped"

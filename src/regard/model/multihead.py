@@ -11,7 +11,7 @@ from regard import ops
 from regard.attention import Attention
 from regard.mask import Mask
 from regard.model.layers import Linear
-from regard.position import OffsetBias, Position
+from regard.position import Position
 
 
 def split_heads(x: Float[Tensor, "B T D"], n_heads: int) -> Float[Tensor, "B H T E"]:
@@ -118,8 +118,15 @@ class MultiHeadAttention(nn.Module):
     def _attend(self, q: Tensor, at: KeysValues, positions: Tensor, mask: Mask) -> Tensor:
         q = self.position.rotate(split_heads(q, self.n_heads), positions)  # (B, H, Q, E)
         bias = self.attention.position_bias(self.position, q, at.k, at.v, positions, at.positions)
-        mixed = self.attention(q, at.k, at.v, mask, bias)
-        extra = self.position.pool(lambda: self._dropped_weights(q, at.k, mask, bias), positions, at.positions)
+        dropout, drawn = self.attention.current_dropout(), []
+
+        def weights() -> Tensor:
+            drawn.append(F.dropout(self.attention.weights(q, at.k, mask, bias), dropout))
+            return drawn[0]
+
+        extra = self.position.pool(weights, positions, at.positions)
+        # Values of keys and of distances are dropped together: one mask for both.
+        mixed = drawn[0] @ at.v if drawn and dropout else self.attention(q, at.k, at.v, mask, bias)
         return self.w_o(merge_heads(mixed if extra is None else mixed + extra))
 
     def forward(
@@ -133,9 +140,6 @@ class MultiHeadAttention(nn.Module):
     ) -> Float[Tensor, "B Q D4"]:
         """Project keys and values, and attend to them."""
         return self.attend(queries, self.keys_values(keys, values, k_positions), q_positions, mask)
-
-    def _dropped_weights(self, q: Tensor, k: Tensor, mask: Mask, bias: Tensor | OffsetBias | None) -> Tensor:
-        return F.dropout(self.attention.weights(q, k, mask, bias), self.attention.current_dropout())
 
 
 def check_width(x: Tensor, width: int, name: str) -> None:

@@ -62,7 +62,7 @@ def test_offsets_are_negative_for_keys_that_stand_before():
 @pytest.mark.parametrize("scale", [None, 1.0])
 @pytest.mark.parametrize("code", ["sinusoidal", "half_wave", "index"])
 def test_bias_equals_the_product_with_the_code_of_the_difference(width, scale, code):
-    position = Difference(width, base=500.0, scale=scale, code=code, max_len=30)
+    position = Difference(width, base=500.0, scale=scale, code=code, max_len=1000)
     q, k = noise(B, H, Q, width, seed=1), noise(B, H, K, width, seed=2)
     at_q, at_k = torch.tensor([[0, 4, 9, 2, 700]]), torch.tensor([[3, 0, 1, 8, 2, 900, 5]])
     codes = position.code(at_q[:, :, None] - at_k[:, None, :], width)  # (1, Q, K, E)
@@ -109,11 +109,19 @@ def test_a_code_that_no_difference_has_is_refused(given, said):
         Difference(8, **given)
 
 
+def test_half_waves_of_differences_end_where_they_would_repeat():
+    position, x = Difference(4, code="half_wave", max_len=7), noise(1, 1, 1, 4, seed=0)
+    assert position.bias(x, x, torch.tensor([[6]]), torch.tensor([[0]])).isfinite().all()
+    with pytest.raises(ValueError, match="k_positions must be below 7, the end of the table, got 7"):
+        position.bias(x, x, torch.tensor([[0]]), torch.tensor([[7]]))
+
+
 @pytest.mark.parametrize("code", ["sinusoidal", "half_wave", "index"])
 def test_far_places_keep_the_bias_of_their_distance_in_float32(code):
     q, k = noise(1, 1, 1, 8, seed=1).float(), noise(1, 1, 1, 8, seed=2).float()
     near, far = (
-        Difference(8, code=code).bias(q, k, torch.tensor([[at]]), torch.tensor([[at + 5]])) for at in (0, 10**6)
+        Difference(8, code=code, max_len=2 * 10**6).bias(q, k, torch.tensor([[at]]), torch.tensor([[at + 5]]))
+        for at in (0, 10**6)
     )
     torch.testing.assert_close(far, near, rtol=1e-5, atol=1e-5)
 

@@ -167,7 +167,7 @@ class Shaw(Position):
 class Difference(Position):
     """Add `RE(l, r) = PE(l − r)` to the key at r for the query at l: the score gains `scale · q·PE(l − r)`.
 
-    PE is one of the absolute codes: `sinusoidal`, `half_wave` with L = `max_len`, or `index`. Since `sin(a − b)`,
+    PE is one of the absolute codes: `sinusoidal`, `half_wave` up to `max_len`, or `index`. Since `sin(a − b)`,
     `cos(a − b)` and `a − b` are sums of products of functions of a and of b, the term is a dot product of a function of
     the query and l with a code of r: Θ(QKE) time and no (Q, K, E) tensor. No parameters.
     """
@@ -187,7 +187,7 @@ class Difference(Position):
         if max_len < 1:
             raise ValueError(f"max_len must be 1 or more positions, got {max_len}")
         self.base = check_base(base)
-        self.half_wave = max_len if code == "half_wave" else None
+        self.limit = max_len if code == "half_wave" else None
         self.scale = d_head**-0.5 if scale is None else scale
 
     def code(self, differences: Int[Tensor, "*B"], width: int) -> Float[Tensor, "*B E"]:
@@ -204,7 +204,8 @@ class Difference(Position):
         q_positions: Int[Tensor, "#B Q"],
         k_positions: Int[Tensor, "#B K"],
     ) -> Float[Tensor, "B H Q K"]:
-        check_both(q_positions, k_positions)
+        check(q_positions, self.limit, "q_positions")
+        check(k_positions, self.limit, "k_positions")
         factors = self._factors(q, q_positions)  # (B, H, Q, C)
         codes = self._key_codes(k_positions, q.shape[-1]).to(factors.dtype)  # (#B, K, C)
         return (factors @ codes.transpose(-1, -2)[:, None]).to(q.dtype) * self.scale
@@ -229,8 +230,8 @@ class Difference(Position):
 
     def _angles(self, positions: Tensor, width: int) -> Tensor:
         omega = frequencies(width, self.base, positions.device)
-        if self.half_wave is not None:
-            omega = torch.full_like(omega, math.pi / self.half_wave)
+        if self.limit is not None:
+            omega = torch.full_like(omega, math.pi / self.limit)
         return positions[..., None].to(torch.float64) * omega
 
 

@@ -143,7 +143,7 @@ def view(
         codes = scheme.embed(zeros, positions)[0]
         if codes.any():
             return EncodingView.of_codes("embed", axes, codes)
-        ones = torch.full((1, n_heads, n, width), width**-0.5, dtype=torch.float64)
+        ones = torch.full((1, 1, 1, 1), width**-0.5, dtype=torch.float64).expand(1, n_heads, n, width)
         rotated = scheme.rotate(ones[:, :1], positions)[0, 0]
         if (rotated != ones[0, 0]).any():
             return EncodingView.of_codes("rotate", axes, rotated)

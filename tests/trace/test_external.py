@@ -96,7 +96,7 @@ def test_scores_of_other_models(tokenizer, name):
     assert model.config._attn_implementation == "eager"
 
 
-@pytest.mark.parametrize("name", ["llama", "t5"])
+@pytest.mark.parametrize("name", ["llama", "t5", "gemma2"])
 def test_heads_of_other_models_are_reported_on(tokenizer, name):
     torch.manual_seed(2)
     model = OTHERS[name]().eval()
@@ -105,7 +105,7 @@ def test_heads_of_other_models_are_reported_on(tokenizer, name):
             parameter.add_(0.3 * torch.randn_like(parameter))
     texts = [("a b c", "d e f"), ("h g", "a")] if name == "t5" else ["a b c d e", "h g f"]
     report = report_hf_heads(model, tokenizer, texts)
-    kinds = {"t5": ["encoder", "decoder", "cross"], "llama": ["decoder"]}[name]
+    kinds = ["encoder", "decoder", "cross"] if name == "t5" else ["decoder"]
     assert [str(each) for each in report.heads] == [
         f"{k}:{layer}:{h}" for k in kinds for layer in (0, 1) for h in range(4)
     ]

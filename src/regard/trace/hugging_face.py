@@ -32,7 +32,6 @@ from regard.trace.trace import OutputToken, TokenAlternative, Trace
 class RecordedCall:
     """One call of a model's attention for a batch of one: what it was given, and what it returned."""
 
-    module: nn.Module
     q: Tensor  # (H, Q, E), scaled so that our scaled dot product gives the model's scores
     k: Tensor  # (H, K, E)
     v: Tensor  # (H, K, E)
@@ -46,6 +45,7 @@ class AttentionRecorder:
     """Computes a model's attention as its own eager function does, and keeps what went in and out."""
 
     calls: list[RecordedCall] = field(default_factory=list)
+    attended: list[tuple[nn.Module, Tensor]] = field(default_factory=list)  # every module that was called, its weights
     removed: tuple[nn.Module, int] | None = None  # a module and its head, whose output is zeros
 
     def __call__(
@@ -61,9 +61,9 @@ class AttentionRecorder:
         """Attend; scores that are squeezed (`softcap`) or share a sink (`s_aux`) are no dot products, and not kept."""
         softcap, s_aux = more.get("softcap"), more.get("s_aux")
         E, groups = query.shape[-1], query.shape[1] // key.shape[1]
-        scaling = E**-0.5 if scaling is None else scaling
+        scale = float(E**-0.5 if scaling is None else scaling)
         key, value = (x.repeat_interleave(groups, dim=1) for x in (key, value))  # queries that share keys and values
-        scores = query @ key.transpose(2, 3) * scaling
+        scores = query @ key.transpose(2, 3) * scale
         scores = scores if softcap is None else softcap * torch.tanh(scores / softcap)
         masked = None if attention_mask is None else _additive(attention_mask[..., : key.shape[2]], query.dtype)
         added = [x for x in (more.get("position_bias"), masked) if x is not None]
@@ -73,11 +73,12 @@ class AttentionRecorder:
             scores = torch.cat([scores, s_aux.reshape(1, -1, 1, 1).expand(*scores.shape[:3], 1)], dim=-1)
         weights = scores.softmax(-1, dtype=torch.float32).to(query.dtype)[..., : key.shape[2]]
         out = weights @ value
+        self.attended.append((module, weights))
         if self.removed is not None and self.removed[0] is module:
             out[:, self.removed[1]] = 0.0
         if len(query) == 1 and softcap is None and s_aux is None:
-            q, biases = query[0] * (scaling * E**0.5), None if bias is None else bias[0]
-            self.calls.append(RecordedCall(module, q, key[0], value[0], biases, weights, out[0]))
+            q, biases = query[0] * (scale * E**0.5), None if bias is None else bias[0]
+            self.calls.append(RecordedCall(q, key[0], value[0], biases, weights, out[0]))
         return out.transpose(1, 2).contiguous(), weights
 
     def maps(self, kind: str, layers: Sequence[Tensor]) -> tuple[AttentionMap, ...]:
@@ -243,9 +244,8 @@ def report_hf_heads(
         for place, head in bar(places, len(places), "switching heads off"):
             recorder.removed = modules[place], head
             loss = sum(_cost(model, each, recorder)[0] for each in inputs) / n_tokens
-            heads.append(
-                HeadSummary(*place, head, mean_stats(place[0], sums[place].T.tolist()[head]), loss - whole, None)
-            )
+            (kind, layer), stats = place, mean_stats(place[0], sums[place][:, head].tolist())
+            heads.append(HeadSummary(kind, layer, head, stats, loss - whole, None))
     return HeadReport(heads, Quality(whole, None), len(inputs), n_tokens, 0)
 
 
@@ -273,6 +273,7 @@ def _cost(
 ) -> tuple[float, int]:
     """Return the sum of −log p of the labels, and their number; add what each head did where sums are given."""
     recorder.calls.clear()
+    recorder.attended.clear()
     labels = inputs["labels"]
     rest = {name: tensor for name, tensor in inputs.items() if name != "labels"}
     seen = model(**rest, output_attentions=sums is not None)
@@ -293,10 +294,11 @@ def _add_stats(
     tokenizer: Any,
 ) -> None:
     names = {"encoder": "encoder_attentions", "decoder": "decoder_attentions", "cross": "cross_attentions"}
-    by_weights = {id(call.weights): call.module for call in recorder.calls}
+    by_weights = {id(weights): module for module, weights in recorder.attended}
     sides = {"decoder": read.get("decoder_input_ids", read["input_ids"]), "encoder": read["input_ids"]}
     for kind, name in names.items():
-        layers = getattr(seen, name, None) or (getattr(seen, "attentions", None) if kind == "decoder" else None) or ()
+        alone = getattr(seen, "attentions", None) if kind == "decoder" else None
+        layers: Sequence[Tensor] = getattr(seen, name, None) or alone or ()
         keys = _key_context(sides["encoder" if kind == "cross" else kind], tokenizer)
         for number, weights in enumerate(layers):
             modules[kind, number] = by_weights[id(weights)]

@@ -4,6 +4,7 @@ Word translation by counting: equal to the plain definition, and right where the
 """
 
 import copy
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -157,6 +158,40 @@ def test_chances_equal_the_definition(rounds):
     expected = by_definition(LEXICON_SRC, TGT, rounds)
     assert found.keys() == expected.keys()
     assert np.allclose([found[pair] for pair in expected], list(expected.values()))
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 50, 1000])
+def test_chances_do_not_depend_on_the_chunks(chunk):
+    """To the last bit: sums are taken in the order of the links."""
+    draw = np.random.default_rng(1)
+    src, tgt = ([draw.integers(4, 23, draw.integers(0, 7)).tolist() for _ in range(83)] for _ in range(2))
+    whole, cut = Links(src, tgt, nothing=23), Links(src, tgt, nothing=23, chunk=chunk)
+    sizes = [len(kind) for kind, _ in cut.chunks()]
+    n_links = sum((len(some) + 1) * len(others) for some, others in zip(src, tgt, strict=True))
+    assert len(sizes) > 1 and sum(sizes) == len(whole.kind) == n_links
+    assert max(sizes) < chunk + 7 * 6, "a chunk ends with the sentence that fills it"
+    assert np.array_equal(whole.src, cut.src) and np.array_equal(whole.tgt, cut.tgt)
+    assert np.array_equal(translation_chances(whole), translation_chances(cut))
+
+
+def test_memory_does_not_grow_with_the_links():
+    """Two corpora of the same pieces, the second 16 times as long, in chunks of the same size."""
+
+    def peak(n_pairs):
+        sentences = [list(range(4, 44))] * n_pairs
+        tracemalloc.start()
+        try:
+            translation_chances(Links(sentences, sentences, nothing=44, chunk=2**13), rounds=1)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    assert peak(320) < 1.5 * peak(20)
+
+
+def test_no_links_have_no_chances():
+    links = Links([[4], [5]], [[], []], nothing=6)
+    assert list(translation_chances(links)) == [] and (best_targets(links, np.zeros(0), 6, 2) == -1).all()
 
 
 def test_a_planted_dictionary_is_found():

@@ -5,6 +5,7 @@ Answers without a model: each takes what its rule says.
 """
 
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,13 +13,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from regard.qa.data import cut_passage, make_passage, make_question, to_characters
+from regard.qa.data import cut_passage, make_passage, make_question, to_characters, to_pieces
 from regard.qa.predict import (
     BASELINES,
     RULES,
     answer_questions,
     choose_spans,
     first_sentence,
+    inside_word,
     longest_common_substring,
     make_reader_batch,
     overlap_sentence,
@@ -35,8 +37,14 @@ from regard.qa.predict import (
 from tests.readers import WINDOWS, questions, small_reader
 
 
+def whole_words(text, start, stop):
+    """Tell by a pattern whether a span consists of whole words; Chinese characters are words."""
+    words = re.finditer(r"[\u4e00-\u9fff]|[^\W\u4e00-\u9fff]+", text)
+    return not any(word.start() < place < word.end() for word in words for place in (start, stop))
+
+
 def brute(reader, question):
-    """Try every span of every window by itself, and return the log-odds of each span of the context."""
+    """Try every span of every window by itself, and return the log-odds of each span of words of the context."""
     passage = make_passage(question, reader.tokenizer, WINDOWS)
     result = {}
     for window in cut_passage(passage, 0, WINDOWS):
@@ -47,7 +55,8 @@ def brute(reader, question):
                 place = (i - window.offset + window.first, j - window.offset + window.first)
                 odds = float(start[i] + end[j] - start[0] - end[0])
                 result[place] = max(result.get(place, -torch.inf), odds)
-    return passage, result
+    characters = {place: to_characters(passage.spans, place) for place in result}
+    return passage, {each: odds for each, odds in result.items() if whole_words(question.context, *characters[each])}
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
@@ -103,6 +112,42 @@ def test_of_two_windows_the_one_with_the_better_score_is_named():
     tables[0][both, 1], tables[1][0, 1] = 1.0, 2.0
     (result,) = choose_spans(questions()[0], passage, cut, tables, 1).spans
     assert (result.pieces, result.window, result.score) == ((both, both + 1), 1, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "borders"),
+    [
+        ("Oslo has", "|Oslo| |has|"),
+        ("Anna's l’Europe well-known", "|Anna|'|s| |l|’|Europe| |well|-|known|"),
+        ("in 3.14 or 1,300. 5", "|in| |3.14| |or| |1,300|.| |5|"),
+        ("约1300万人", "|约|1300|万|人|"),
+        ("서울은", "|서|울|은|"),
+        ("हिन्दी ไทย", "|हिन्दी| |ไ|ท|ย|"),
+        ("", "|"),
+    ],
+)
+def test_words_have_borders(text, borders):
+    marked = "".join(("" if inside_word(text, i) else "|") + text[i : i + 1] for i in range(len(text) + 1))
+    assert marked == borders
+
+
+def test_an_answer_is_of_whole_words_even_where_others_score_higher():
+    reader = small_reader()
+    question = asked("Who built it?", "Zyxwvut hasq it. Oslo.")
+    passage = make_passage(question, reader.tokenizer, WINDOWS)
+    cut = cut_passage(passage, 0, WINDOWS)
+    first, last = to_pieces(passage.spans, (8, 12))
+    assert first < last < first + WINDOWS.longest, "hasq is a word of several pieces"
+    table = torch.full((len(passage.ids), WINDOWS.longest), -5.0)
+    table[first, 0], table[last, 0], table[first, last - first] = 3.0, 2.0, 1.0
+    (result,) = choose_spans(question, passage, cut[:1], [table], 1).spans
+    assert (result.text, result.score, result.pieces) == ("hasq", 1.0, (first, last))
+
+
+def test_a_word_too_long_for_an_answer_has_parts_of_it():
+    reader = small_reader()
+    (answers,) = answer_questions(reader, [asked("Who?", "Zyxwvutqzyxwvutq")])
+    assert 0 < len(answers.spans[0].text) < 16
 
 
 def test_batches_have_few_widths():

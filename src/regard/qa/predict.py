@@ -3,6 +3,7 @@
 import random
 import re
 import string
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,9 +15,9 @@ from torch import Tensor
 
 from regard.batch import make_source
 from regard.config import choose
-from regard.data.normalise import guess_language
+from regard.data.normalise import SIGNS, guess_language
 from regard.data.sentences import split_sentences
-from regard.qa.data import Passage, Question, ReaderWindow, cut_passage, make_passage, to_characters
+from regard.qa.data import Passage, Question, ReaderWindow, Span, cut_passage, make_passage, to_characters
 from regard.qa.model import QuestionReader, ReaderBatch, SpanReader
 
 WIDTHS = 64  # batches are padded to multiples of this, so that there are few shapes
@@ -26,7 +27,7 @@ GROUP = 64  # questions whose windows are sorted by length together
 
 @dataclass(frozen=True)
 class PredictedSpan:
-    """A span of a context as an answer: its characters, its probability among all spans, and its window."""
+    """A span of a context as an answer: its characters, its probability among spans of words, and its window."""
 
     text: str
     start: int
@@ -99,7 +100,7 @@ def choose_spans(
     tables: Sequence[Float[Tensor, "_ longest"]],
     n_best: int,
 ) -> Prediction:
-    """Return the most probable spans of a whole context; a span in several windows has its best score."""
+    """Return the most probable spans of whole words of a context; a span in several windows has its best score."""
     longest = tables[0].shape[1]
     joint = tables[0].new_full((len(passage.ids), longest), -torch.inf)
     where = torch.zeros_like(joint, dtype=torch.int64)
@@ -107,6 +108,7 @@ def choose_spans(
         here = slice(window.first, window.first + window.n_context)
         where[here] = torch.where(table > joint[here], number, where[here])
         joint[here] = torch.maximum(joint[here], table)
+    joint = keep_whole_words(joint, question.context, passage.spans)
     probabilities = torch.cat([joint.flatten(), joint.new_zeros(1)]).softmax(0)
     best = probabilities[:-1].topk(min(n_best, int((joint > -torch.inf).sum())))
     spans = []
@@ -118,6 +120,39 @@ def choose_spans(
         score, window = float(joint.flatten()[i]), int(where.flatten()[i])
         spans.append(PredictedSpan(text, begin, stop, probability, score, window, pieces))
     return Prediction(tuple(spans), float(probabilities[-1]))
+
+
+def keep_whole_words(
+    scores: Float[Tensor, "K longest"], context: str, spans: Sequence[Span]
+) -> Float[Tensor, "K longest"]:
+    """Return the scores with −∞ for spans that begin or end inside a word, unless there are no others."""
+    begins, ends = (torch.tensor([not inside_word(context, span[side]) for span in spans]) for side in (0, 1))
+    longest = scores.shape[1]
+    padded = torch.cat([ends, ends.new_zeros(longest - 1)])
+    whole = scores.masked_fill(~(begins[:, None] & padded.unfold(0, longest, 1)), -torch.inf)
+    return whole if (whole > -torch.inf).any() else scores
+
+
+# Letters with a border on either side: scripts without spaces, and Hangul, whose particles are attached to words.
+SEPARATE = re.compile(rf"[{SIGNS}\uac00-\ud7af]")
+
+
+def inside_word(text: str, i: int) -> bool:
+    """Tell whether a word, or a number with its point, goes on from character i − 1 to character i.
+
+    Apostrophes and hyphens are borders: an answer may be Anna in Anna's, or Europe in l'Europe.
+    """
+    if not 0 < i < len(text):
+        return False
+    before, after = text[i - 1], text[i]
+    if unicodedata.category(after)[0] == "M":
+        return True
+    if after in ".,":
+        return before.isdigit() and text[i + 1 : i + 2].isdigit()
+    if before in ".,":
+        return after.isdigit() and text[max(i - 2, 0) : i - 1].isdigit()
+    letters = (each.isalnum() or unicodedata.category(each)[0] == "M" for each in (before, after))
+    return all(letters) and not SEPARATE.search(before + after)
 
 
 ARTICLES = re.compile(r"\b(?:a|an|the)\b")

@@ -25,14 +25,6 @@ class Scores:
 
 
 @dataclass(frozen=True)
-class SentenceScore:
-    """How near one output is to its references; BLEU with sacreBLEU's smoothing of sentences."""
-
-    bleu: float
-    chrf: float
-
-
-@dataclass(frozen=True)
 class SystemScore:
     """One of several systems on the same sentences; p is that of its difference from the first system."""
 
@@ -43,6 +35,14 @@ class SystemScore:
     chrf: float
     chrf_interval: tuple[float, float]
     chrf_p: float | None
+
+
+@dataclass(frozen=True)
+class SentenceScore:
+    """How near one output is to its references; BLEU with sacreBLEU's smoothing of sentences."""
+
+    bleu: float
+    chrf: float
 
 
 def score(

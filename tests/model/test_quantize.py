@@ -106,6 +106,15 @@ def test_int8_rounds_each_output_by_its_own_scale(bias):
     assert float(error.max()) < 0.06
 
 
+@pytest.mark.parametrize("bias", [True, False])
+def test_int8_rounds_each_row_by_its_own_scale(bias):
+    layer = Int8Linear(noise(7, 64, seed=0).float(), noise(7, seed=1).float() if bias else None)
+    x = noise(5, 64, seed=2).float() * torch.tensor([1.0, 1000.0, 0.0, 0.001, 3.0])[:, None]
+    alone = torch.cat([layer(row[None]) for row in x])
+    assert_close(layer(x), alone, rtol=0.0, atol=0.0)
+    assert_close(layer(x[None, :, None]), alone[None, :, None], rtol=0.0, atol=0.0)
+
+
 def test_int8_of_zeros_is_zeros():
     assert_close(Int8Linear(torch.zeros(3, 4), None)(torch.randn(2, 4)), torch.zeros(2, 3))
 

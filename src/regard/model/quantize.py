@@ -17,7 +17,8 @@ SEVEN_BITS = not torch.backends.cpu.get_cpu_capability().startswith("AVX512")
 class Int8Linear(nn.Module):
     """`x Wᵀ + b` with W in 8 bits, one scale for each output, and x rounded to 8 bits in every call (CPU only).
 
-    A step with few rows waits for the weights, which take a quarter of the bytes.
+    Each row of x has a scale of its own, so that no row depends on the others. A step with few rows waits for the
+    weights, which take a quarter of the bytes.
     """
 
     def __init__(self, weight: Float[Tensor, "D2 D"], bias: Float[Tensor, " D2"] | None):
@@ -31,18 +32,25 @@ class Int8Linear(nn.Module):
         ):  # PyTorch means to replace these tensors one day; the versions we admit have them
             warnings.simplefilter("ignore")
             rounded = torch.quantize_per_channel(weight, scales, torch.zeros_like(scales).long(), 0, torch.qint8)
-        self.packed = torch.ops.quantized.linear_prepack(rounded, None if bias is None else bias.detach().float())
+        self.packed = torch.ops.quantized.linear_prepack(rounded, None)
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D2"]:
-        return torch.ops.quantized.linear_dynamic(x, self.packed, SEVEN_BITS)
+        rows = x.reshape(-1, self.in_features)
+        largest = rows.abs().amax(dim=1, keepdim=True).clamp(min=1e-12)
+        # PyTorch takes one scale for all, from the least and the largest number: two more rows make these −1 and 1.
+        bounds = rows.new_ones(2, self.in_features)
+        bounds[0] = -1.0
+        out = torch.ops.quantized.linear_dynamic(torch.cat([rows / largest, bounds]), self.packed, SEVEN_BITS)
+        out = out[:-2].mul_(largest) if self.bias is None else torch.addcmul(self.bias, out[:-2], largest)
+        return out.view(*x.shape[:-1], -1)
 
     def dequantized(self) -> nn.Linear:
         """Return the linear layer that the 8-bit weights stand for, which does not round x."""
-        rounded, bias = torch.ops.quantized.linear_unpack(self.packed)
-        linear = nn.Linear(self.in_features, len(rounded), bias is not None, device="meta")
+        rounded, _ = torch.ops.quantized.linear_unpack(self.packed)
+        linear = nn.Linear(self.in_features, len(rounded), self.bias is not None, device="meta")
         linear.weight = nn.Parameter(rounded.dequantize(), requires_grad=False)
-        if bias is not None:
-            linear.bias = nn.Parameter(bias, requires_grad=False)
+        if self.bias is not None:
+            linear.bias = nn.Parameter(self.bias.detach().float(), requires_grad=False)
         return linear
 
 

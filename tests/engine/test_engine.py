@@ -56,6 +56,21 @@ def test_a_search_in_batches_finds_what_each_sentence_finds_alone(method, prefix
         assert [h.ids for h in found[i]] == [h.ids for h in alone]
 
 
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+@pytest.mark.parametrize("attention", ["additive", "scaled_dot", "bilinear"])
+@pytest.mark.parametrize(("method", "beam"), [("greedy", 1), ("beam", 3), ("beam", 5)])
+def test_no_bit_of_a_recurrent_models_results_depends_on_the_batch(precision, attention, method, beam):
+    torch.manual_seed(0)
+    parts = {"attention": PartSettings(attention), "position": PartSettings("none")}
+    sizes = {"n_encoder_layers": 2, "n_decoder_layers": 1, "d_model": 64, "n_heads": 1}
+    engine = select_engine(build_model(ModelSettings(family="recurrent", **sizes, **parts), (V, V)), precision)
+    settings = DecodeSettings(method=method, beam=beam, n_best=beam, max_extra=3)
+    sources = [[4 + (7 * i + n) % (V - 4) for i in range(n)] for n in (1, 2, 5, 9, 15, 16, 17, 29)]
+    together = engine.search_batch(sources, settings)
+    assert [engine.search_batch([source], settings)[0] for source in sources] == together
+    assert engine.search_batch(sources[3:6], settings) == together[3:6]
+
+
 def test_a_model_on_an_engine_is_in_evaluation_mode_and_stays_there():
     for model in (made(dropout=0.5), made(dropout=0.5).double()):
         engine = select_engine(model.train())

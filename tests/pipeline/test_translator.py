@@ -10,7 +10,7 @@ import torch
 from regard.checkpoint.weights import Checkpoint
 from regard.config import DataSettings, DecodeSettings, Settings, TextSettings
 from regard.data.tokenizer import Tokenizer
-from regard.engine.plain import PlainEngine
+from regard.engine.plain import LEAST_ROWS, PlainEngine
 from regard.padding import length_sorted
 from regard.pipeline import translator as room
 from regard.pipeline.translator import Translator
@@ -119,13 +119,13 @@ def test_a_text_that_is_too_long_is_translated_in_parts(tgt_lang, separator, spl
 
 
 def test_a_text_is_translated_sentence_by_sentence_unless_it_is_told_otherwise():
-    model = Counting(Echo(V))
+    model, text = Counting(Echo(V)), "abc! de! fa! ab! ca"
     translator = make_translator(model, batch_tokens=100)
-    assert translator.translate("abc. de! fa")[0].text == "abc. de! fa"
-    assert max(model.rows) == 3
+    assert translator.translate(text)[0].text == text
+    assert max(model.rows) == 5
     model.rows.clear()
-    assert translator.translate("abc. de! fa", replace(translator.settings, split="overlong"))[0].text == "abc. de! fa"
-    assert model.rows == [1] * 12, "one sentence, a step for each character and the end"
+    assert translator.translate(text, replace(translator.settings, split="overlong"))[0].text == text
+    assert model.rows == [LEAST_ROWS] * 20, "one sentence, a step for each character and the end"
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def n_running(queue):
 
 
 def until(condition):
-    end = time.perf_counter() + 10
+    end = time.perf_counter() + 60
     while not condition():
         assert time.perf_counter() < end, "timed out"
         time.sleep(0.01)

@@ -172,7 +172,7 @@ class ShownExample:
     """One test example with the attention of the first encoding's first model, and its prediction."""
 
     number: int
-    tokens: Shaped[Tensor, "T *P"]
+    tokens: Shaped[Tensor, " T *P"]
     positions: Int[Tensor, "T A"] = field(metadata={"json": "places"})
     weights: Float[Tensor, "L H T"]
     label: str = field(metadata={"json": "right"})

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from regard.batch import Batch, make_batch
 from regard.build import build_model
-from regard.config import DecodeSettings, ModelSettings, PartSettings, TextSettings, TrainSettings
+from regard.config import DecodeSettings, ModelSettings, PartSettings, TextSettings
 from regard.data.vocabulary import train_tokenizer
 from regard.engine import select_engine
 from regard.model import Seq2Seq
@@ -18,12 +18,10 @@ from regard.padding import Ids
 from regard.plot.style import in_style, new_figure
 from regard.score import score
 from regard.study.repeats import MeanStd, mean_std, signature
-from regard.study.sequences import Copy, eval_batch, training_batch
+from regard.study.sequences import Copy, eval_batch, fit, training_batch
 from regard.study.timing import one_thread
 from regard.terminal import QUIET
 from regard.trace.head_ablation import ProgressBar, no_progress
-from regard.train.loss import LossModule
-from regard.train.step import learning_rate, make_optimiser, run_step, set_rate
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -148,20 +146,7 @@ def train_context(
     torch.manual_seed(seed)
     sizes = (task.vocab_size, task.vocab_size)
     model = build_model(model_settings(context, settings), sizes).to(device).train()
-    train = TrainSettings(
-        lr=settings.lr,
-        schedule="cosine",
-        warmup=settings.steps // 10,
-        max_steps=settings.steps,
-        precision="float32",
-        label_smoothing=0.0,
-    )
-    learner, optimiser = LossModule(model, 0.0), make_optimiser(model, train)
-    generator = np.random.default_rng([seed, 1])
-    for step in range(1, settings.steps + 1):
-        batch = task.draw(generator).to(device)
-        set_rate(optimiser, learning_rate(step, train))
-        run_step(learner, optimiser, [batch], 1 / batch.tgt.n_tokens, train)
+    fit(model, task.draw, seed, settings.steps, settings.lr)
     return model.eval()
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,16 +10,14 @@ import torch
 from rich.table import Table
 
 from regard.build import build_model
-from regard.config import ModelSettings, PartSettings, TrainSettings, choose
+from regard.config import ModelSettings, PartSettings, choose
 from regard.model import Seq2Seq
 from regard.plot.style import in_style, new_figure
 from regard.study.repeats import MeanStd, mean_std, signature
-from regard.study.sequences import Chain, Copy, Sequences, eval_batch, token_losses, training_batch
+from regard.study.sequences import Chain, Copy, Sequences, eval_batch, fit, token_losses, training_batch
 from regard.study.timing import one_thread
 from regard.terminal import QUIET
 from regard.trace.head_ablation import ProgressBar, no_progress
-from regard.train.loss import LossModule
-from regard.train.step import learning_rate, make_optimiser, run_step, set_rate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -173,7 +172,8 @@ def train_scheme(
     task = TASKS[settings.task]
     torch.manual_seed(seed)
     model = build_model(model_settings(settings, part), (task.vocab_size, task.vocab_size)).to(device).train()
-    fit(model, task, seed, settings)
+    draw = partial(training_batch, task, rows=settings.rows, longest=settings.longest)
+    fit(model, draw, seed, settings.steps, settings.lr)
     model.eval()
     results, refused = [], {}
     for length in (fold * settings.longest for fold in FOLDS):
@@ -182,28 +182,6 @@ def train_scheme(
         except ValueError as error:
             refused[length] = str(error)
     return TrainedEncoding(name, seed, results, refused)
-
-
-def fit(model: Seq2Seq, task: Sequences, seed: int, settings: ExtrapolateSettings) -> None:
-    """Take all steps, with a cosine schedule to 0; the texts depend on the seed alone."""
-    train = TrainSettings(
-        lr=settings.lr,
-        schedule="cosine",
-        warmup=settings.steps // 10,
-        max_steps=settings.steps,
-        precision="float32",
-        label_smoothing=0.0,
-    )
-    learner, optimiser, generator = (
-        LossModule(model, 0.0),
-        make_optimiser(model, train),
-        np.random.default_rng([seed, 1]),
-    )
-    device = next(model.parameters()).device
-    for step in range(1, settings.steps + 1):
-        batch = training_batch(task, generator, settings.rows, settings.longest).to(device)
-        set_rate(optimiser, learning_rate(step, train))
-        run_step(learner, optimiser, [batch], 1 / batch.tgt.n_tokens, train)
 
 
 @torch.no_grad()

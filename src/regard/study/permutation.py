@@ -1,6 +1,7 @@
 """`regard study permutation`: what changes when the words of a sentence are shuffled, with and without positions?"""
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,9 +14,9 @@ from regard.build import build_model
 from regard.config import PartSettings, choose
 from regard.model import Transformer
 from regard.plot.style import in_style, new_figure
-from regard.study.extrapolate import ExtrapolateSettings, fit, model_settings, schemes
+from regard.study.extrapolate import ExtrapolateSettings, model_settings, schemes
 from regard.study.repeats import MeanStd, mean_std, signature
-from regard.study.sequences import FIRST_SYMBOL, Copy, eval_batch, token_losses
+from regard.study.sequences import FIRST_SYMBOL, Copy, eval_batch, fit, token_losses, training_batch
 from regard.study.timing import one_thread
 from regard.terminal import QUIET
 from regard.trace.head_ablation import ProgressBar, no_progress
@@ -94,7 +95,8 @@ def measure(
     torch.manual_seed(seed)
     model = build_model(model_settings(settings, part), (SYMBOLS.vocab_size, SYMBOLS.vocab_size)).to(device).train()
     assert isinstance(model, Transformer), "the settings are those of a Transformer"
-    fit(model, SYMBOLS, seed, settings)
+    draw = partial(training_batch, SYMBOLS, rows=settings.rows, longest=settings.longest)
+    fit(model, draw, seed, settings.steps, settings.lr)
     model.eval()
     generator = np.random.default_rng([settings.longest, 3])
     src, tgt = SYMBOLS.draw(generator, settings.judged, settings.longest)

@@ -1,7 +1,7 @@
-"""What studies read: synthetic sequences of any length, and sentence pairs as a model reads them."""
+"""What studies read and learn: synthetic sequences of any length, and sentence pairs as a model reads them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,8 +13,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.batch import Batch, make_batch
+from regard.config import TrainSettings
+from regard.model import Seq2Seq
 from regard.padding import EOS, Ids
 from regard.pipeline.translator import Translator
+from regard.train.loss import LossModule
+from regard.train.step import learning_rate, make_optimiser, run_step, set_rate
 
 FIRST_SYMBOL = 4  # ids below are PAD, UNK, BOS and EOS
 
@@ -162,3 +166,20 @@ def encode_pairs(translator: Translator, pairs: Sequence[tuple[str, str]], least
     if len(fit) < least:
         raise ValueError(f"this study needs {least} pairs or more that the model can read, got {len(fit)}")
     return EncodedPairs([pairs[n] for n in fit], [src[n] for n in fit], [tgt[n] for n in fit], len(pairs) - len(fit))
+
+
+def fit(model: Seq2Seq, draw: Callable[[np.random.Generator], Batch], seed: int, steps: int, lr: float) -> None:
+    """Take all steps, with a cosine schedule to 0; the batches depend on the seed alone."""
+    train = TrainSettings(
+        lr=lr, schedule="cosine", warmup=steps // 10, max_steps=steps, precision="float32", label_smoothing=0.0
+    )
+    learner, optimiser, generator = (
+        LossModule(model, 0.0),
+        make_optimiser(model, train),
+        np.random.default_rng([seed, 1]),
+    )
+    device = next(model.parameters()).device
+    for step in range(1, steps + 1):
+        batch = draw(generator).to(device)
+        set_rate(optimiser, learning_rate(step, train))
+        run_step(learner, optimiser, [batch], 1 / batch.tgt.n_tokens, train)

@@ -27,6 +27,7 @@ NEW_SUBJECTS = {
     "study/bottleneck.py",
     "study/permutation.py",
     "serve/limits.py",
+    "serve/memory.py",
     "study/position_views.py",
     "threads.py",
     "trace/hugging_face.py",

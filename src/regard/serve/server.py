@@ -20,6 +20,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from regard import __version__
 from regard.serve import PAGE, ServeSettings
 from regard.serve.limits import LimitsMiddleware
+from regard.serve.memory import limit_arenas
 from regard.serve.middleware import MetricsMiddleware, SecurityHeadersMiddleware
 from regard.serve.models import ModelRegistry
 from regard.serve.requests import add_error_handlers
@@ -268,6 +269,7 @@ BACKLOG = 256  # connections that asyncio may accept before any of them is count
 def serve(app: FastAPI, listener: socket.socket, settings: ServeSettings, ready: Callable[[], None]) -> None:
     """Serve until interrupted; call `ready` as soon as requests are accepted."""
     torch.set_num_threads(settings.threads)  # before any thread starts: each inherits the setting
+    limit_arenas()
     server = make_server(app, settings, ready)
     try:
         server.run(sockets=[listener])

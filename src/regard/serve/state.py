@@ -19,6 +19,7 @@ from regard.pipeline import load_generator
 from regard.qa.model import load_reader
 from regard.serve import BusyError, DisconnectedError, LateError, NotFoundError, ServeSettings
 from regard.serve.batching import BatchQueue
+from regard.serve.memory import MemoryTrimmer
 from regard.serve.middleware import Metrics
 from regard.serve.models import LazyModels, ModelRegistry, folder_name
 from regard.serve.requests import INTERNAL, STATUS
@@ -288,6 +289,7 @@ class ServerState:
         self.readers = LazyModels("reader", {folder_name(each): each for each in settings.readers}, load_reader)
         self.writers = LazyModels("writer", {folder_name(each): each for each in settings.writers}, load_generator)
         self.traces = TraceCache(settings.cached_traces, settings.cached_bytes)
+        self.trimmer = MemoryTrimmer()
         self.metrics.gauges |= {
             "regard_waiting_texts": lambda: len(self.queue),
             "regard_waiting_looks": lambda: len(self.jobs),
@@ -297,6 +299,7 @@ class ServerState:
     def open(self) -> None:
         """Start the threads."""
         self.queue.open()
+        self.trimmer.open()
 
     def stop(self) -> None:
         """Tell those who wait that the server is stopping."""
@@ -307,3 +310,4 @@ class ServerState:
         self.stop()
         self.queue.close()
         self.jobs.close()
+        self.trimmer.close()

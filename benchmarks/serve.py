@@ -80,7 +80,7 @@ def run_server(settings: ServeSettings, device: str, waits: bool, told: Any) -> 
     if waits:
         CudaEngine.scheduler = BatchScheduler  # pyright: ignore[reportAttributeAccessIssue]  # texts wait for a batch's end instead of a slot
     door = open_port("127.0.0.1", 0)
-    serve(make_app(ModelRegistry([MODEL], device=device), settings), door, settings, lambda: told.put(url_of(door)))
+    serve(make_app(ModelRegistry([MODEL], device=device), settings), [door], settings, lambda: told.put(url_of(door)))
 
 
 @contextmanager

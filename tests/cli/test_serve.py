@@ -138,9 +138,21 @@ def test_metrics_are_local_where_others_can_connect():
         are_local("some", "127.0.0.1")
 
 
+def test_metrics_may_have_a_port_of_their_own(start, monkeypatch):
+    monkeypatch.setenv("REGARD_API_KEY", "secret")
+    _, output, _ = start("--port", "0", "--host", "0.0.0.0", "--metrics-port", "0")
+    metrics, url = re.findall(r"http://[\w.:]+", output)
+    assert urlsplit(metrics).hostname == "127.0.0.1", "others can reach the server, and not its metrics"
+    assert "regard_texts_total" in httpx.get(f"{metrics}/metrics", timeout=10).text
+    for elsewhere in (f"{metrics}/health", f"{url}/metrics"):
+        refused = httpx.get(elsewhere, timeout=10)
+        assert refused.status_code == 404 and f"port {urlsplit(metrics).port}" in refused.json()["error"]
+    assert httpx.get(f"{url}/health", timeout=10).status_code == 200
+
+
 def test_the_models_know_the_device_that_was_chosen(folders, monkeypatch):
     made = []
-    monkeypatch.setattr("regard.cli.serve.run", lambda app, listening, *_: listening.close())
+    monkeypatch.setattr("regard.cli.serve.run", lambda app, listening, *_: listening[0].close())
     monkeypatch.setattr("regard.cli.serve.make_app", lambda registry, settings: made.append(registry.device))
     monkeypatch.setattr("regard.pipeline.find_device", lambda name: "cpu")
     serve(model=[str(folders[0])], port=0)

@@ -31,6 +31,7 @@ ALLOWED = "Name by which others may address this server, as in its Host header. 
 KEYS = "Key that a request must send, as a bearer token or as api_key. May be repeated."
 RATE = "Requests that one client may send in a minute."
 METRICS = "Who may read /metrics: all, or local for this machine alone."
+METRICS_PORT = "Port for /metrics alone, without a key; on this machine's own address unless --metrics is all."
 DEFAULT_PORT = 8000
 
 
@@ -47,17 +48,17 @@ def serve(
     api_key: Annotated[list[str] | None, Option(help=KEYS, envvar="REGARD_API_KEY", show_envvar=True)] = None,
     rate: Annotated[float | None, Option(help=RATE, min=1, show_default="no limit")] = None,
     metrics: Annotated[str | None, Option(help=METRICS, show_default="local where others can connect")] = None,
+    metrics_port: Annotated[int | None, Option(help=METRICS_PORT, min=0, max=65535, show_default="that of all")] = None,
     workers: Annotated[int | None, Option(help=WORKERS, min=1, show_default="by the machine")] = None,
     threads: Annotated[int, Option(help="Threads per worker.", min=1)] = 1,
     precision: Precision = "float32",
     device: Device = "auto",
 ) -> None:
-    registry = ModelRegistry(model or (), precision, choose_device(device, precision))
-    if not registry.entries:
-        raise ValueError("no models come with this copy of regard: name one with --model; regard train makes one")
+    registry = open_registry(model or [], precision, device)
     writers = check_folders("writer", writer or (), "regard train --family decoder")
     studies, readers = check_studies(study) if study else (), check_folders("reader", reader or (), "regard qa train")
-    listening = open_port(host, DEFAULT_PORT if port is None else port, or_free=port is None)
+    local = are_local(metrics, host)
+    listening = open_ports((host, port), (LOOPBACK[0] if local else host, metrics_port))
     settings = ServeSettings(
         threads=threads,
         studies=studies,
@@ -67,11 +68,27 @@ def serve(
         hosts=allowed_hosts(host, allowed_host or []),
         api_keys=tuple(api_key or ()),
         requests_per_minute=rate,
-        local_metrics=are_local(metrics, host),
+        local_metrics=local,
+        metrics_port=next((each.getsockname()[1] for each in listening[1:]), None),
     )
     settings = settings if workers is None else replace(settings, workers=workers)
     report = partial(report_start, listening, registry, port is None, host not in LOOPBACK and not api_key, open_)
     run(make_app(registry, settings), listening, settings, report)
+
+
+def open_registry(names: list[str], precision: str, device: str) -> ModelRegistry:
+    """Return the models to serve; raise ValueError where there are none."""
+    registry = ModelRegistry(names, precision, choose_device(device, precision))
+    if not registry.entries:
+        raise ValueError("no models come with this copy of regard: name one with --model; regard train makes one")
+    return registry
+
+
+def open_ports(address: tuple[str, int | None], metrics: tuple[str, int | None]) -> list[socket]:
+    """Bind the address of the server and then that of its metrics, if they have a port of their own."""
+    (host, port), (metrics_host, metrics_port) = address, metrics
+    listening = [open_port(host, DEFAULT_PORT if port is None else port, or_free=port is None)]
+    return listening if metrics_port is None else [*listening, open_port(metrics_host, metrics_port)]
 
 
 def are_local(metrics: str | None, host: str) -> bool:
@@ -89,10 +106,10 @@ def allowed_hosts(host: str, named: list[str]) -> tuple[str, ...]:
     return (*LOOPBACK, *(each.lower() for each in named)) if named or host in LOOPBACK else ()
 
 
-def report_start(listening: socket, registry: ModelRegistry, any_port: bool, is_open: bool, open_: bool) -> None:
+def report_start(listening: list[socket], registry: ModelRegistry, any_port: bool, is_open: bool, open_: bool) -> None:
     """Say where the server is and what to know about it, and open the page in a browser where that is asked for."""
-    url = url_of(listening)
-    if any_port and listening.getsockname()[1] != DEFAULT_PORT:
+    url, *apart = map(url_of, listening)
+    if any_port and listening[0].getsockname()[1] != DEFAULT_PORT:
         message(f"[yellow]port {DEFAULT_PORT} is taken; listening on another[/]")
     if is_open:
         message("[yellow]other machines can use this server: nothing is encrypted, and --api-key sets no key[/]")
@@ -102,6 +119,8 @@ def report_start(listening: socket, registry: ModelRegistry, any_port: bool, is_
             f"[yellow]{escape(name)} was trained without a name for each of its languages ({languages})[/]: it takes "
             "requests for any; regard train --from zh --to en names them"
         )
+    for each in apart:
+        message(f"Metrics are at {escape(each)}/metrics")
     models = ", ".join(registry.entries)
     message(f"Regard is at [bold]{escape(url)}[/]  (models {escape(models)}; Ctrl-C stops it)")
     if open_:

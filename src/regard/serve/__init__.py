@@ -41,6 +41,7 @@ class ServeSettings:
     api_keys: tuple[str, ...] = field(default=(), repr=False)  # one of which a request must have, if there are any
     requests_per_minute: float | None = None  # of one client
     local_metrics: bool = False  # for this machine alone
+    metrics_port: int | None = None  # where /metrics is, if it has a port of its own
 
 
 class BusyError(Exception):

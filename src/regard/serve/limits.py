@@ -61,7 +61,7 @@ class LimitsMiddleware:
             self.n_running -= 1
 
     def _busy(self, scope: Scope) -> Response | None:
-        if scope["path"] == "/health" or self.n_running < self.settings.max_requests:
+        if scope["path"] == "/health" or self._is_apart(scope) or self.n_running < self.settings.max_requests:
             return None
         return error_response(
             503, f"{self.n_running} requests are being processed already: try again in a moment", BUSY
@@ -72,6 +72,8 @@ class LimitsMiddleware:
         if hosts and host not in hosts:
             way_out = "start the server with --allowed-host to add one"
             return error_response(400, f"the Host header must be {' or '.join(hosts)}, got {host!r}: {way_out}", CLOSE)
+        if (response := self._wrong_port(scope)) is not None:
+            return response
         client = _client(scope)
         if scope["path"] == "/metrics" and self.settings.local_metrics and client not in LOOPBACK:
             return error_response(403, f"metrics are for this machine alone, got {client}: see --metrics", CLOSE)
@@ -79,6 +81,16 @@ class LimitsMiddleware:
             limit = f"at most {self.rates.per_minute:g} requests a minute are allowed"
             return error_response(429, f"{limit}, got more from {client}: slow down", {"Retry-After": "1"})
         return self._wrong_type(headers) if _has_body(headers) else None
+
+    def _wrong_port(self, scope: Scope) -> Response | None:
+        """Keep metrics apart from all else, where they have a port of their own."""
+        if self.settings.metrics_port is None or self._is_apart(scope) == (scope["path"] == "/metrics"):
+            return None
+        where = f"only /metrics is at port {self.settings.metrics_port}"
+        return error_response(404, f"{where}, and nowhere else, got {scope['path']} at port {_port(scope)}", CLOSE)
+
+    def _is_apart(self, scope: Scope) -> bool:
+        return self.settings.metrics_port is not None and _port(scope) == self.settings.metrics_port
 
     def _wrong_type(self, headers: Headers) -> Response | None:
         """Refuse what a page of another site could send without asking."""
@@ -97,7 +109,7 @@ class LimitsMiddleware:
 
     def _without_key(self, scope: Scope, headers: Headers, body: bytes) -> Response | None:
         keys = self.settings.api_keys
-        if not keys or WITHOUT_KEY.fullmatch(scope["path"]) or scope["method"] == "OPTIONS":
+        if not keys or self._is_apart(scope) or WITHOUT_KEY.fullmatch(scope["path"]) or scope["method"] == "OPTIONS":
             return None
         sent = _sent_key(scope, headers, body)
         if any(hmac.compare_digest(sent.encode(), key.encode()) for key in keys):
@@ -193,6 +205,10 @@ class TokenBuckets:
 
 def _client(scope: Scope) -> str:
     return scope["client"][0] if scope.get("client") else "unknown"
+
+
+def _port(scope: Scope) -> int | None:
+    return scope["server"][1] if scope.get("server") else None
 
 
 def _has_body(headers: Headers) -> bool:

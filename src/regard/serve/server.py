@@ -5,7 +5,7 @@ import errno
 import json
 import logging
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -266,17 +266,18 @@ def make_server(app: FastAPI, settings: ServeSettings, ready: Callable[[], None]
 BACKLOG = 256  # connections that asyncio may accept before any of them is counted
 
 
-def serve(app: FastAPI, listener: socket.socket, settings: ServeSettings, ready: Callable[[], None]) -> None:
+def serve(app: FastAPI, listeners: Sequence[socket.socket], settings: ServeSettings, ready: Callable[[], None]) -> None:
     """Serve until interrupted; call `ready` as soon as requests are accepted."""
     torch.set_num_threads(settings.threads)  # before any thread starts: each inherits the setting
     limit_arenas()
     server = make_server(app, settings, ready)
     try:
-        server.run(sockets=[listener])
+        server.run(sockets=list(listeners))
     except KeyboardInterrupt:
         pass  # uvicorn has shut down cleanly, and raises the signal again
     finally:
-        listener.close()
+        for listener in listeners:
+            listener.close()
 
 
 DESCRIPTION = "Translate text, and look inside the model that translates it."

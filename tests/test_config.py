@@ -99,6 +99,11 @@ def test_unknown_keys_and_mistyped_values_are_refused(cls, given, said):
         ("text.kind=unigrm", "unknown text.kind 'unigrm': did you mean 'unigram'\\? valid are unigram, bpe, "),
         ("model.family=rnn", "unknown model.family 'rnn': valid are transformer, recurrent, decoder"),
         ("model.norm_place=befor", "unknown model.norm_place 'befor': did you mean 'before'"),
+        ("model.state_norm=bogus", "unknown model.state_norm 'bogus': valid are none, layer"),
+        (
+            "model.state_norm=layer",
+            "must be 'none' in the family 'transformer', .* got 'layer': use model.norm, or the",
+        ),
         ("model.tie=some", "unknown model.tie 'some': .*valid are all, target, inputs, none"),
         ("decode.method=greed", "unknown decode.method 'greed': did you mean 'greedy'"),
         ("train.schedule=cosin", "unknown train.schedule 'cosin': did you mean 'cosine'"),

@@ -141,8 +141,8 @@ def build_recurrent(settings: ModelSettings, vocab_sizes: tuple[int, int]) -> Re
     table = {**ATTENTION, NO_ATTENTION: ScaledDot}
     attention = build_part(table, settings.attention, "attention", sizes)
     context = "last" if settings.attention.name == NO_ATTENTION else "attention"
-    encoder = GRUEncoder(D, settings.n_encoder_layers, settings.dropout)
-    decoder = GRUDecoder(D, D, D, settings.n_decoder_layers, settings.dropout)
+    encoder = GRUEncoder(D, settings.n_encoder_layers, settings.dropout, settings.state_norm)
+    decoder = GRUDecoder(D, D, D, settings.n_decoder_layers, settings.dropout, settings.state_norm)
     return Recurrent(src, tgt, attention, encoder, decoder, output, settings.dropout, context)
 
 

@@ -88,12 +88,20 @@ class ModelSettings:
     norm_place: Literal["after", "before"] = (
         "after"  # the residual sum (post-norm), or before each sub-layer (pre-norm)
     )
+    state_norm: Literal["none", "layer"] = "none"  # inside the GRUs of a recurrent model
     dropout: float = 0.1
     d_embedding: int | None = None  # width of a factorised embedding
     # One table of vectors for source, target and output; or for target and output, for source and target, for none.
     tie: Literal["all", "target", "inputs", "none"] = "all"
     attention: PartSettings = PartSettings("scaled_dot")
     position: PartSettings = PartSettings("sinusoidal")
+
+    def __post_init__(self) -> None:
+        if self.state_norm != "none" and self.family != "recurrent":
+            raise ValueError(
+                f"model.state_norm must be 'none' in the family {self.family!r}, which has no recurrent states, got "
+                f"{self.state_norm!r}: use model.norm, or the family 'recurrent'"
+            )
 
 
 # Far beyond what serves a search, so that no typing error and no foreign config fills the memory.

@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import regard.checkpoint.weights
+from regard.batch import make_batch
 from regard.build import build_model
 from regard.checkpoint import describe, model_folder, read_json, settings_table
 from regard.checkpoint.weights import load_model, save_model, unique_tensors
@@ -81,6 +82,25 @@ def test_what_is_drawn_is_what_is_saved(settings):
         marks.append([tensor for tensor in made.buffers() if id(tensor) not in saved])
     for one, other in zip(*marks, strict=True):
         exactly(one, other)
+
+
+@pytest.mark.parametrize("state_norm", ["none", "layer"])
+def test_a_recurrent_model_comes_back_with_its_norm_and_an_older_one_without(model, tmp_path, state_norm):
+    one = load_model(model)
+    sizes = {"n_encoder_layers": 1, "n_decoder_layers": 1, "d_model": 6, "n_heads": 1, "position": PartSettings("none")}
+    settings = ModelSettings(family="recurrent", tie=one.settings.model.tie, state_norm=state_norm, **sizes)
+    made = build_model(settings, (one.tokenizer.vocab_size("src"), one.tokenizer.vocab_size("tgt"))).eval()
+    save_model(tmp_path / "m", replace(one, settings=replace(one.settings, model=settings), model=made), {})
+    if state_norm == "none":  # as before there was the setting
+        config = json.loads((tmp_path / "m" / "config.json").read_text())
+        del config["settings"]["model"]["state_norm"]
+        (tmp_path / "m" / "config.json").write_text(json.dumps(config))
+    two = load_model(tmp_path / "m")
+    assert two.settings.model == settings
+    batch = make_batch([[4, 5, 6]], [[5, 6]])
+    with torch.no_grad():
+        exactly(two.model(batch), made(batch))
+    assert describe(tmp_path / "m")["settings"]["model"]["state_norm"] == state_norm
 
 
 def test_nothing_in_a_run_is_pickled(trained):

@@ -57,11 +57,14 @@ def test_a_search_in_batches_finds_what_each_sentence_finds_alone(method, prefix
 
 
 @pytest.mark.parametrize("precision", ["float32", "int8"])
-@pytest.mark.parametrize("attention", ["additive", "scaled_dot", "bilinear"])
+@pytest.mark.parametrize(
+    ("attention", "state_norm"),
+    [("additive", "none"), ("additive", "layer"), ("scaled_dot", "none"), ("bilinear", "none")],
+)
 @pytest.mark.parametrize(("method", "beam"), [("greedy", 1), ("beam", 3), ("beam", 5)])
-def test_no_bit_of_a_recurrent_models_results_depends_on_the_batch(precision, attention, method, beam):
+def test_no_bit_of_a_recurrent_models_results_depends_on_the_batch(precision, attention, state_norm, method, beam):
     torch.manual_seed(0)
-    parts = {"attention": PartSettings(attention), "position": PartSettings("none")}
+    parts = {"attention": PartSettings(attention), "position": PartSettings("none"), "state_norm": state_norm}
     sizes = {"n_encoder_layers": 2, "n_decoder_layers": 1, "d_model": 64, "n_heads": 1}
     engine = select_engine(build_model(ModelSettings(family="recurrent", **sizes, **parts), (V, V)), precision)
     settings = DecodeSettings(method=method, beam=beam, n_best=beam, max_extra=3)
@@ -147,6 +150,7 @@ def test_other_attentions_and_families_stay_as_they_are():
         made(attention=PartSettings("additive")),
         made(norm="batch"),
         made(family="recurrent", position=PartSettings("none")),
+        made(family="recurrent", position=PartSettings("none"), state_norm="layer"),
     ):
         assert is_plain(model)
 
@@ -167,6 +171,7 @@ def test_packing_leaves_the_model_alone():
         {"position": PartSettings("rotary")},
         {"position": PartSettings("t5"), "d_embedding": 5},
         {"family": "recurrent", "position": PartSettings("none")},
+        {"family": "recurrent", "position": PartSettings("none"), "state_norm": "layer"},
     ],
 )
 @pytest.mark.parametrize("switch", ["0", "1"])

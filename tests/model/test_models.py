@@ -27,6 +27,7 @@ LEGAL = [
     if (attention, position) not in REFUSED and (family, position) not in {("recurrent", each) for each in ON_SCORES}
 ]
 LEGAL.append(("recurrent", "none", "none"))  # without attention
+LEGAL.append(("normalised", "additive", "none"))  # recurrent, with layer normalisation in its cells
 
 
 def make_model(family="transformer", attention="scaled_dot", position="sinusoidal", **changes):
@@ -35,6 +36,8 @@ def make_model(family="transformer", attention="scaled_dot", position="sinusoida
     attention, position = (PartSettings(part) if isinstance(part, str) else part for part in (attention, position))
     parts = {"attention": attention, "position": position}
     sizes = {"n_encoder_layers": 1, "n_decoder_layers": 2, "d_model": 14, "n_heads": 2, "d_ff": 17, "dropout": 0.0}
+    if family == "normalised":
+        family, changes = "recurrent", {"state_norm": "layer", **changes}
     settings = ModelSettings(family=family, **({"tie": "target"} | parts | sizes | changes))
     vocab_sizes = (V_TGT, V_TGT) if settings.tie == "all" else (V_SRC, V_TGT)
     model = build_model(settings, vocab_sizes).double().eval()

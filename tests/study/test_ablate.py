@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.config import Settings, merge, parse_settings
+from regard.config import ModelSettings, Settings, merge, parse_settings
 from regard.data.prepare import prepare
 from regard.study.ablate import (
     RESULTS,
@@ -382,3 +382,5 @@ def test_a_run_that_was_stopped_goes_on(tmp_path):
 def test_results_of_earlier_versions_are_recognised_by_their_settings():
     assert digest(Settings()) == "0bafd1611c70"  # as it was when the first results were stored
     assert digest(replace(Settings(), decode=replace(Settings().decode, split="overlong"))) != digest(Settings())
+    plain, normalised = (ModelSettings(family="recurrent", state_norm=norm) for norm in ("none", "layer"))
+    assert digest(replace(Settings(), model=plain)) != digest(replace(Settings(), model=normalised))

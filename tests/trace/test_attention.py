@@ -123,8 +123,9 @@ def test_on_every_path_weights_times_values_are_the_layer_s_output(attention, sc
 
 @pytest.mark.parametrize(("family", "scheme"), [each for each in MODELS if each[1] in {"none", "sinusoidal"}])
 @pytest.mark.parametrize("attention", ATTENTION)
-def test_the_gru_s_alignment_is_one_head_over_all_steps(family, scheme, attention):
-    model = make_model("recurrent", scheme, attention, n_heads=1, n_decoder_layers=2)
+@pytest.mark.parametrize("state_norm", ["none", "layer"])
+def test_the_gru_s_alignment_is_one_head_over_all_steps(family, scheme, attention, state_norm):
+    model = make_model("recurrent", scheme, attention, n_heads=1, n_decoder_layers=2, state_norm=state_norm)
     seen = replay(model, SOURCE, SAID)
     (look,) = seen.attention
     assert (look.kind, look.sizes, seen.residual_norms) == ("cross", (1, len(SAID), len(SOURCE) + 1), ())

@@ -346,7 +346,9 @@ def test_the_fused_writer_gives_the_same_gradients_each_time():
         assert_close(other, result[0], rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("changes", [{"n_decoder_layers": 2}, {"attention": {"name": "gaussian"}}], ids=str)
+@pytest.mark.parametrize(
+    "changes", [{"n_decoder_layers": 2}, {"attention": {"name": "gaussian"}}, {"state_norm": "layer"}], ids=str
+)
 def test_a_gpu_learns_step_by_step_what_a_cpu_learns(changes):
     on_cpu, on_gpu = (losses(device, "recurrent", 100, {"dropout": 0.0, **changes}, {}) for device in ("cpu", "cuda"))
     assert_close(on_gpu, on_cpu, rtol=0, atol=1e-3)

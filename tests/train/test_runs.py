@@ -409,6 +409,8 @@ def test_what_cannot_be_learned_with_is_refused_before_any_work(changes, message
         ("recurrent", "model.norm_place=before", "model.norm_place has no meaning"),
         ("recurrent", "model.n_heads=4", "model.n_heads .* got 4: its attention has one head"),
         ("recurrent", "model.d_ff=64", "model.d_ff .* got 64: it has no feed-forward layers"),
+        ("recurrent", "model.state_norm=bogus", "unknown model.state_norm 'bogus': valid are none, layer"),
+        ("decoder", "model.state_norm=layer", "model.state_norm must be 'none' in the family 'decoder'.*'layer'"),
         ("decoder", "model.n_encoder_layers=3", "n_encoder_layers .* got 3: it has a decoder alone"),
     ],
 )

@@ -1,5 +1,6 @@
 """The recurrent model: a GRU encoder and a GRU decoder with attention."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +18,58 @@ from regard.model.layers import Dropout, Embedding, Linear, Output
 from regard.model.seq2seq import Seq2Seq, State, hypothesis_rows
 
 
+class GateNorm(nn.Module):
+    """Layer normalisation of one projection of a GRU: r and z together, n alone (Ba et al. 2016, arXiv:1607.06450).
+
+    With x the input and h the state, in the order of PyTorch's gates,
+
+        r, z = σ(LN(W_rz x) + LN(U_rz h))
+        n    = tanh(LN(W_n x) + r LN(U_n h))
+        h'   = z h + (1 − z) n
+
+    where LN(a) = α (a − mean a) / √(var a + ε) + β over the features of a. Each of the four has its own gain α and
+    bias β; the biases are those of the cell, which shift a plain GRU too.
+    """
+
+    def __init__(self, width: int, eps: float = 1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(3 * width))
+        self.sizes = (2 * width, width)
+        self.eps = eps
+
+    def forward(self, projected: Float[Tensor, "*B D3"], bias: Float[Tensor, " D3"]) -> Float[Tensor, "*B D3"]:
+        parts = zip(*(each.split(self.sizes, dim=-1) for each in (projected, self.weight, bias)), strict=True)
+        return torch.cat([ops.layer_norm(part, gain, shift, self.eps) for part, gain, shift in parts], dim=-1)
+
+
+class NormalisedGRU(nn.Module):
+    """A GRU with `GateNorm` around both projections, step by step; called as `nn.GRU` with `batch_first`."""
+
+    def __init__(self, d_input: int, width: int):
+        super().__init__()
+        self.cell = nn.GRUCell(d_input, width)  # holds the parameters, and is never called
+        self.input_norm = GateNorm(width)
+        self.state_norm = GateNorm(width)
+
+    def forward(self, x: Float[Tensor, "B S D"]) -> tuple[Float[Tensor, "B S D2"], Float[Tensor, "1 B D2"]]:
+        cell = self.cell
+        of_inputs = self.input_norm(F.linear(x, cell.weight_ih), cell.bias_ih)
+        hidden, states = of_inputs.new_zeros(len(x), cell.hidden_size), []
+        for of_input in of_inputs.unbind(1):
+            of_state = self.state_norm(F.linear(hidden, cell.weight_hh), cell.bias_hh)
+            hidden = ops.gru_gates(of_input, of_state, hidden)
+            states.append(hidden)
+        return torch.stack(states, dim=1), hidden[None]
+
+
+def _plain_gru(d_input: int, width: int) -> nn.GRU:
+    return nn.GRU(d_input, width, batch_first=True)
+
+
+# The GRUs of an encoder, by the norm of their states.
+GRUS: dict[str, Callable[[int, int], nn.Module]] = {"none": _plain_gru, "layer": NormalisedGRU}
+
+
 class GRUEncoder(nn.Module):
     """Layers of two GRUs, one forwards and one backwards, their states concatenated.
 
@@ -24,10 +77,11 @@ class GRUEncoder(nn.Module):
     the device. S sequential steps a layer.
     """
 
-    def __init__(self, width: int, n_layers: int, dropout: float):
+    def __init__(self, width: int, n_layers: int, dropout: float, state_norm: str = "none"):
         super().__init__()
-        self.forwards = nn.ModuleList([nn.GRU(width, width // 2, batch_first=True) for _ in range(n_layers)])
-        self.backwards = nn.ModuleList([nn.GRU(width, width // 2, batch_first=True) for _ in range(n_layers)])
+        make = choose(GRUS, state_norm, "state_norm")
+        self.forwards = nn.ModuleList([make(width, width // 2) for _ in range(n_layers)])
+        self.backwards = nn.ModuleList([make(width, width // 2) for _ in range(n_layers)])
         self.dropout = Dropout(dropout)
 
     def forward(
@@ -53,22 +107,29 @@ class GRUDecoder(nn.Module):
     """Layers of GRU cells, each reading the one below (Cho et al. 2014, arXiv:1406.1078).
 
     The first layer reads a token and a context, concatenated. The tokens' part of its gates depends on no earlier step,
-    so it is computed for all tokens at once where they are known.
+    so it is computed for all tokens at once where they are known. With `state_norm="layer"` both projections of a cell
+    pass through a `GateNorm`.
     """
 
-    def __init__(self, d_word: int, d_context: int, width: int, n_layers: int, dropout: float):
+    def __init__(
+        self, d_word: int, d_context: int, width: int, n_layers: int, dropout: float, state_norm: str = "none"
+    ):
         super().__init__()
         self.width = width
         self.d_word = d_word
         d_inputs = [d_word + d_context, *[width] * (n_layers - 1)]
         # They hold the parameters, under PyTorch's names, and are never called.
         self.cells: Any = nn.ModuleList([nn.GRUCell(d_input, width) for d_input in d_inputs])
+        self.is_normalised = choose({"none": False, "layer": True}, state_norm, "state_norm")
+        n_norms = n_layers if self.is_normalised else 0
+        self.input_norms = nn.ModuleList([GateNorm(width) for _ in range(n_norms)])
+        self.state_norms = nn.ModuleList([GateNorm(width) for _ in range(n_norms)])
         self.dropout = Dropout(dropout)
 
     def word_gates(self, words: Float[Tensor, "*R D2"]) -> Float[Tensor, "*R D3"]:
-        """Return the tokens' part of the gates of the first layer."""
+        """Return the tokens' part of the gates of the first layer; a norm adds the bias to the whole of them."""
         cell = self.cells[0]
-        return F.linear(words, cell.weight_ih[:, : self.d_word], cell.bias_ih)
+        return F.linear(words, cell.weight_ih[:, : self.d_word], None if self.is_normalised else cell.bias_ih)
 
     def step_weights(self) -> tuple[Float[Tensor, "D3 E"], Float[Tensor, "D3 D"], Float[Tensor, " D3"]]:
         """Return what the first layer applies at each step: weights of the context, weights and bias of the state."""
@@ -81,11 +142,15 @@ class GRUDecoder(nn.Module):
         """Return the new state of the top layer, and of all layers."""
         after: list[Tensor] = []
         for layer, cell in enumerate(self.cells):
+            biases = (None, None) if self.is_normalised else (cell.bias_ih, cell.bias_hh)
             if layer == 0:
                 of_input = word_gates + F.linear(context, cell.weight_ih[:, self.d_word :])
             else:
-                of_input = F.linear(self.dropout(after[-1]), cell.weight_ih, cell.bias_ih)
-            of_state = F.linear(hidden[layer], cell.weight_hh, cell.bias_hh)
+                of_input = F.linear(self.dropout(after[-1]), cell.weight_ih, biases[0])
+            of_state = F.linear(hidden[layer], cell.weight_hh, biases[1])
+            if self.is_normalised:
+                of_input = self.input_norms[layer](of_input, cell.bias_ih)
+                of_state = self.state_norms[layer](of_state, cell.bias_hh)
             after.append(ops.gru_gates(of_input, of_state, hidden[layer]))
         return after[-1], torch.stack(after)
 
@@ -190,13 +255,14 @@ class Recurrent(Seq2Seq):
         return torch.stack(states), torch.stack(contexts)
 
     def _fused(self, words: Tensor, state: RecurrentState) -> Additive | None:
-        """Return the attention where one kernel runs all steps: on a GPU, with one layer and additive attention.
+        """Return the attention where one kernel runs all steps: on a GPU, one layer without norm, additive attention.
 
         Only for that very class, since a subclass may compute anything, and only where its own kernel is the one that
         the loop runs.
         """
         attention = self.attention
-        if type(attention) is not Additive or len(self.decoder.cells) > 1 or words.numel() == 0:
+        fits = len(self.decoder.cells) == 1 and not self.decoder.is_normalised and words.numel() > 0
+        if type(attention) is not Additive or not fits:
             return None
         return attention if attention.kernel(state.query, state.memory, state.memory, state.mask) == "few" else None
 

@@ -149,7 +149,7 @@ def differences(one: Settings, other: Settings) -> list[tuple[str, str]]:
 
 
 # Settings that came after results had been stored: at its default, such a one changes no hash.
-ADDED_LATER = {"decode": ("split",), "text": ("simplify",)}
+ADDED_LATER = {"decode": ("split",), "text": ("simplify",), "model": ("state_norm",)}
 
 
 def digest(made: Settings) -> str:

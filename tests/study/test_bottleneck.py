@@ -14,14 +14,13 @@ from regard.study.bottleneck import (
     QUICK,
     copies,
     figure,
-    judge_tokens,
     model_settings,
     run,
     tables,
     train_context,
     translations,
 )
-from regard.study.sequences import bundled_pairs
+from regard.study.sequences import bundled_pairs, judge_tokens
 
 CPU = torch.device("cpu")
 TINY = replace(QUICK, longest=6, lengths=(2, 6, 9), d_model=8, steps=2, rows=3, judged=5, n_seeds=2, groups=3)

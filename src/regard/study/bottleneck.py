@@ -18,7 +18,7 @@ from regard.padding import Ids
 from regard.plot.style import in_style, new_figure
 from regard.score import score
 from regard.study.repeats import MeanStd, mean_std, signature
-from regard.study.sequences import Copy, eval_batch, fit, training_batch
+from regard.study.sequences import Copy, eval_batch, fit, judge_tokens, training_batch
 from regard.study.timing import one_thread
 from regard.terminal import QUIET
 from regard.trace.head_ablation import ProgressBar, no_progress
@@ -220,20 +220,6 @@ def translate(model: Seq2Seq, src: Sequence[Ids]) -> Iterator[Ids]:
     found = dict(select_engine(model, "float32").search(src, DecodeSettings(method="greedy")))
     for number in range(len(src)):
         yield found[number][0].ids
-
-
-@torch.no_grad()
-def judge_tokens(model: Seq2Seq, batches: Sequence[Batch]) -> tuple[float, float]:
-    """Return the mean −log p of a token under teacher forcing, and how often the most likely one is right."""
-    device = next(model.parameters()).device
-    total = right = n = 0.0
-    for batch in (batch.to(device) for batch in batches):
-        logits, say, real = model(batch).float(), batch.tgt.labels, batch.tgt.token_mask
-        losses = torch.nn.functional.cross_entropy(logits.transpose(1, 2), say, reduction="none")
-        total += float((losses * real).sum())
-        right += int(((logits.argmax(dim=-1) == say) & real).sum())
-        n += int(real.sum())
-    return total / n, right / n
 
 
 def _over_seeds(found: list[list[GroupResult]]) -> list[GroupReport]:

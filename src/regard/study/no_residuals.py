@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
+from typing import TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -17,6 +18,8 @@ from regard.padding import BOS, EOS, PAD, Ids
 from regard.search.scoring import token_costs
 from regard.train.examples import ExampleSettings, train_on_examples
 from regard.train.loss import smoothed_cross_entropy
+
+M = TypeVar("M", bound=nn.Module)
 
 
 class NoResidual(nn.Module):
@@ -39,8 +42,8 @@ class NoResidual(nn.Module):
         return update if self.norm_first else self.norm(update, token_mask)
 
 
-def without_residuals(model: Seq2Seq) -> Seq2Seq:
-    """Remove the residual connections of a model, in place; its parameters stay."""
+def without_residuals(model: M) -> M:
+    """Remove the residual connections of a model or a stack, in place; its parameters stay."""
     for module in list(model.modules()):
         for name, child in module.named_children():
             if type(child) is Residual:

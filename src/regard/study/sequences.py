@@ -94,6 +94,10 @@ class Copy(Sequences):
     def least_loss(self, tgt: NDArray[np.int64]) -> float:
         return 0.0
 
+    def blind_loss(self, length: int) -> float:
+        """Return the least loss of a model that does not know the source: each symbol not yet written is as likely."""
+        return float(np.log(self.n_symbols - np.arange(length)).mean())
+
 
 def training_batch(
     task: Sequences, generator: np.random.Generator, rows: int, longest: int, shortest: int | None = None
@@ -117,6 +121,20 @@ def token_losses(logits: Float[Tensor, "B T V"], batch: Batch) -> tuple[Float[Te
     right, n = (logits.argmax(dim=-1) == say) & real, real.sum(dim=0)
     counted = n > 0
     return (losses * real).sum(dim=0)[counted] / n[counted], right.sum(dim=0)[counted] / n[counted]
+
+
+@torch.no_grad()
+def judge_tokens(model: Seq2Seq, batches: Sequence[Batch]) -> tuple[float, float]:
+    """Return the mean −log p of a token under teacher forcing, and how often the most likely one is right."""
+    device = next(model.parameters()).device
+    total = right = n = 0.0
+    for batch in (batch.to(device) for batch in batches):
+        logits, say, real = model(batch).float(), batch.tgt.labels, batch.tgt.token_mask
+        losses = torch.nn.functional.cross_entropy(logits.transpose(1, 2), say, reduction="none")
+        total += float((losses * real).sum())
+        right += int(((logits.argmax(dim=-1) == say) & real).sum())
+        n += int(real.sum())
+    return total / n, right / n
 
 
 def _ids(symbols: NDArray[np.int64]) -> list[int]:

@@ -5,6 +5,8 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import ExitStack
+from functools import partial
 from urllib.parse import urlsplit
 
 import httpx
@@ -22,9 +24,9 @@ def start(folders):
     """Start servers in processes of their own, and end them."""
     running = []
 
-    def begin(*options):
+    def begin(*options, prepare=None):
         command = [sys.executable, "-u", "-m", "regard", "serve", "--model", str(folders[0]), *options]
-        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, encoding="utf-8")
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, encoding="utf-8", preexec_fn=prepare)
         running.append(process)
         output = ""
         while "Regard is at" not in output:
@@ -148,6 +150,40 @@ def test_metrics_may_have_a_port_of_their_own(start, monkeypatch):
         refused = httpx.get(elsewhere, timeout=10)
         assert refused.status_code == 404 and f"port {urlsplit(metrics).port}" in refused.json()["error"]
     assert httpx.get(f"{url}/health", timeout=10).status_code == 200
+
+
+def connect_at_once(process, url, n):
+    """Open connections while the server sleeps, so that all of them wait for it when it wakes up."""
+    address, opened = urlsplit(url), ExitStack()
+    process.send_signal(signal.SIGSTOP)
+    connections = [opened.enter_context(socket.create_connection((address.hostname, address.port))) for _ in range(n)]
+    process.send_signal(signal.SIGCONT)
+    return connections, opened
+
+
+@pytest.mark.parametrize(("n_files", "n_served", "lines"), [(200, 72, 0), (60, 15, 1)])
+def test_a_server_out_of_files_refuses_connections_and_recovers(start, n_files, n_served, lines):
+    resource = pytest.importorskip("resource")
+    prepare = partial(resource.setrlimit, resource.RLIMIT_NOFILE, (n_files, n_files))
+    process, _, url = start("--port", "0", prepare=prepare)
+    assert httpx.get(f"{url}/health", timeout=10).status_code == 200
+    connections, opened = connect_at_once(process, url, 240)
+    with opened:
+        refused = 0
+        for connection in connections[n_served:]:
+            connection.settimeout(10)
+            refused += b"503" in connection.recv(65536)
+        assert refused == 240 - n_served, f"each beyond {n_served} is told so"
+        served = connections[0]
+        served.settimeout(10)
+        served.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert b"200 OK" in served.recv(65536), "those who are in are served meanwhile"
+    body = {"q": "bad cab", "source": "zh", "target": "en"}
+    assert httpx.post(f"{url}/translate", json=body, timeout=30).status_code == 200
+    process.send_signal(signal.SIGINT)
+    assert process.wait(60) == 0
+    log = process.stderr.read().splitlines()
+    assert len(log) <= 3 * lines and all("no connections are accepted for a second" in line for line in log), log
 
 
 def test_the_models_know_the_device_that_was_chosen(folders, monkeypatch):

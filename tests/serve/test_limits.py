@@ -208,8 +208,9 @@ def test_connections_beyond_the_limit_are_told_so(models, monkeypatch):
 
 
 def test_a_server_that_runs_out_of_files_says_so_in_one_line(caplog):
-    loop = asyncio.new_event_loop()
-    server.log_loop_error(loop, {"message": "accept", "exception": OSError(errno.EMFILE, "Too many open files")})
+    loop, log = asyncio.new_event_loop(), server.LoopErrorLog()
+    for _ in range(3):
+        log(loop, {"message": "accept", "exception": OSError(errno.EMFILE, "Too many open files")})
     loop.close()
     assert [record.getMessage() for record in caplog.records] == [
         "no connections are accepted for a second: Too many open files"

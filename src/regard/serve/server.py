@@ -7,6 +7,7 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -215,8 +216,10 @@ class Server(uvicorn.Server):
         self.stop = stop
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        asyncio.get_running_loop().set_exception_handler(log_loop_error)
+        asyncio.get_running_loop().set_exception_handler(LoopErrorLog())
         await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(BACKLOG)
         if self.started:
             self.ready()
 
@@ -225,13 +228,25 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def log_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Say in one line that no files are left for connections, which asyncio tries again; log the rest as it does."""
-    error = context.get("exception")
-    if isinstance(error, OSError) and error.errno in {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}:
-        LOG.warning("no connections are accepted for a second: %s", error.strerror)
-    else:
-        loop.default_exception_handler(context)
+class LoopErrorLog:
+    """Says in one line that no files are left for connections, and logs other errors of the event loop as it does.
+
+    asyncio accepts again after a second, but reports the error once for each connection that it had tried to accept.
+    """
+
+    def __init__(self) -> None:
+        self._silent_until = -inf  # by the loop's clock
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if not isinstance(error, OSError) or error.errno not in NO_FILES:
+            loop.default_exception_handler(context)
+        elif loop.time() >= self._silent_until:
+            self._silent_until = loop.time() + LOG_SECONDS
+            LOG.warning("no connections are accepted for a second: %s", error.strerror)
+
+
+NO_FILES, LOG_SECONDS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}, 10.0
 
 
 def connection_limit() -> int:
@@ -245,7 +260,8 @@ def connection_limit() -> int:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    return max(1, min(MAX_CONNECTIONS, (wanted if soft == resource.RLIM_INFINITY else soft) - OWN_FILES))
+    n_files = wanted if soft == resource.RLIM_INFINITY else soft
+    return max(1, min(MAX_CONNECTIONS, max(n_files - OWN_FILES, n_files // 4)))
 
 
 def make_server(app: FastAPI, settings: ServeSettings, ready: Callable[[], None]) -> Server:
@@ -257,13 +273,15 @@ def make_server(app: FastAPI, settings: ServeSettings, ready: Callable[[], None]
         log_level="warning",
         access_log=False,
         server_header=False,
-        backlog=BACKLOG,
+        backlog=ACCEPTED_AT_ONCE,
         timeout_graceful_shutdown=GRACE_SECONDS,
     )
     return Server(config, ready, app.state.stop)
 
 
-BACKLOG = 256  # connections that asyncio may accept before any of them is counted
+# Connections that the system queues, and those that asyncio accepts before it goes on. It counts them some rounds
+# later, and until then they must fit into OWN_FILES.
+BACKLOG, ACCEPTED_AT_ONCE = 256, 16
 
 
 def serve(app: FastAPI, listeners: Sequence[socket.socket], settings: ServeSettings, ready: Callable[[], None]) -> None:

@@ -2,11 +2,14 @@
 
 import io
 import json
+import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from socket import gethostname
 
 import pytest
 
-from regard.cli import main
+from regard.cli import main, qa
 from regard.qa.data import make_facts
 
 SETS = ["model.d_model=16", "model.d_ff=24", "model.n_encoder_layers=1", "train.epochs=1", "pretrain.epochs=1"]
@@ -72,6 +75,23 @@ def test_a_folder_that_exists_is_refused_before_any_work(run, data, tmp_path):
     run(*args, "--overwrite", *sets())
     assert (tmp_path / "out" / "thesis.tex").read_text() == "mine"
     assert (tmp_path / "out" / "model.safetensors").exists()
+
+
+def test_a_second_training_into_the_same_folder_is_refused(data, tmp_path, monkeypatch):
+    options = {"out": tmp_path / "new" / "out", "data": [str(data)], "quick": True, "set_": SETS}
+
+    def fit_beside(*args):
+        monkeypatch.setattr(qa, "fit", fit)
+        holder = f"while process {os.getpid()} on {gethostname()} trains"
+        with ThreadPoolExecutor(1) as other, pytest.raises(ValueError, match=holder):
+            other.submit(qa.train, **options).result()
+        return fit(*args)
+
+    fit = qa.fit
+    monkeypatch.setattr(qa, "fit", fit_beside)
+    qa.train(**options)
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["out"]
+    assert "model.safetensors" in [path.name for path in (tmp_path / "new" / "out").iterdir()]
 
 
 @pytest.mark.parametrize("start", ["pretrained", "model"])

@@ -36,6 +36,7 @@ from regard.qa.view import (
 )
 from regard.terminal import escape, message, print_json, print_tables, progress_bar, to_json
 from regard.train.examples import EpochResult
+from regard.train.run import lock_beside
 
 DATA = "Questions as JSON lines (question, context, answers with text and start): .jsonl, also compressed."
 START = "scratch, pretrained (masked words of the contexts first), or a translation model to initialise from."
@@ -62,16 +63,17 @@ def train(
     json_: Json = False,
 ) -> None:
     """With --quick and no --data, questions about generated facts are used: a minute or two."""
-    check_out(out, overwrite)
-    settings = resolve_qa_settings(start, quick, set_ or ())
-    training, validation = read_training(data, valid, quick)
-    texts = read_texts(pretrain, start)
-    reader = make_reader(start, settings, training, texts, device)
-    fit(reader, settings, start, (training, validation), texts)
-    rows = {"valid": score_reader(reader, validation)}
-    if test:
-        rows["test"] = score_reader(reader, read_questions(test))
-    save_reader(out, reader, {"start": start, **to_json(rows)})
+    with lock_beside(out):
+        check_out(out, overwrite)
+        settings = resolve_qa_settings(start, quick, set_ or ())
+        training, validation = read_training(data, valid, quick)
+        texts = read_texts(pretrain, start)
+        reader = make_reader(start, settings, training, texts, device)
+        fit(reader, settings, start, (training, validation), texts)
+        rows = {"valid": score_reader(reader, validation)}
+        if test:
+            rows["test"] = score_reader(reader, read_questions(test))
+        save_reader(out, reader, {"start": start, **to_json(rows)})
     message(f"reader saved in {escape(str(out))}")
     print_scores(rows, "How good the reader is", json_)
 

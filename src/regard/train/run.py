@@ -155,28 +155,42 @@ def lock_run(folder: Path, world: World = World()) -> Iterator[None]:
     if not world.is_main:
         yield
         return
-    with ensure_folder(folder):
-        lock = FileLock(folder.resolve() / LOCK, timeout=0, is_singleton=True)
+    with _lock(folder, folder / LOCK, folder / HOLDER):
+        yield
+
+
+@contextmanager
+def lock_beside(folder: Path) -> Iterator[None]:
+    """Hold a folder that will be replaced as a whole, as `lock_run` does, by files beside it."""
+    folder = folder.resolve()
+    with _lock(folder, *(folder.with_name(f".{folder.name}{name}") for name in (LOCK, HOLDER))):
+        yield
+
+
+@contextmanager
+def _lock(folder: Path, path: Path, holder: Path) -> Iterator[None]:
+    with ensure_folder(path.parent):
+        lock = FileLock(path.resolve(), timeout=0, is_singleton=True)
         try:
             lock.acquire()
         except Timeout as error:
             raise ValueError(
-                f"{folder}: a folder holds one training at a time, got a second one while {_holder(folder)} trains "
+                f"{folder}: a folder holds one training at a time, got a second one while {_holder(holder)} trains "
                 "there: wait for its end, stop it, or name another folder with --out"
             ) from error
         try:
-            write_json(folder / HOLDER, {"pid": os.getpid(), "host": gethostname()})
+            write_json(holder, {"pid": os.getpid(), "host": gethostname()})
             yield
         finally:
             if lock.lock_counter == 1:
-                remove(folder / HOLDER)
-                remove(folder / LOCK)
+                remove(holder)
+                remove(path)
             lock.release()
 
 
-def _holder(folder: Path) -> str:
+def _holder(path: Path) -> str:
     try:
-        holder = read_json(folder / HOLDER)
+        holder = read_json(path)
     except ValueError:  # it is just about to write it
         return "another process"
     return f"process {holder.get('pid')} on {holder.get('host')}"

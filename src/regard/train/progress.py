@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,11 @@ class RunLog:
         self.task = self.bar.add_task("training", total=total_steps, text="")
         self.log = (folder / "log.txt").open("a", encoding="utf-8") if is_main else None
         self.metrics = (folder / "metrics.jsonl").open("a", encoding="utf-8") if is_main else None
-        self.board = _tensorboard(folder / "tensorboard") if is_main else None
+
+    @cached_property
+    def board(self) -> Any:
+        """The TensorBoard log, which begins with the first numbers."""
+        return _tensorboard(self.folder / "tensorboard") if self.is_main else None
 
     def __enter__(self) -> "RunLog":
         self.bar.start()
@@ -38,7 +43,7 @@ class RunLog:
 
     def __exit__(self, *_: object) -> None:
         self.bar.stop()
-        for file in (self.log, self.metrics, self.board):
+        for file in (self.log, self.metrics, vars(self).get("board")):
             if file is not None:
                 file.close()
 

@@ -50,10 +50,13 @@ def train(settings: Settings, folder: Path, plot: Callable[[Progress], None], ac
     world = init_distributed(device)
     try:
         with lock_run(folder, world), _run_folder(folder, world):
-            _save_settings(settings, folder, world)
+            if not checkpoints(folder / "checkpoints"):
+                _save_settings(settings, folder, world)
             with RunLog(folder, settings.train.max_steps, world.is_main, plot) as log:
                 dataset = _prepare(settings, folder, world, log, accept_new_data)
-                return _train(open_run(folder, settings, dataset, world, device, log))
+                run = open_run(folder, settings, dataset, world, device, log)
+                _save_settings(settings, folder, world)  # of a run that is resumed not before that is possible
+                return _train(run)
     except OSError as error:
         raise ValueError(_write_error(folder, error)) from error
     except KeyboardInterrupt as error:  # while the text was prepared, or after the last step

@@ -7,9 +7,11 @@ import torch
 import regard
 from regard.position import POSITION
 from regard.position.absolute import sinusoids
+from regard.serve import routes_lessons
 from regard.serve.routes_lessons import LAWS, layer_lesson, position_lesson, regression_lesson
-from regard.study.positions import examine
+from regard.study.positions import FAR, examine
 from regard.study.regression import run_regression
+from tests.serve.server import client_of
 
 
 @pytest.mark.parametrize("scheme", POSITION)
@@ -20,6 +22,27 @@ def test_every_scheme_can_be_shown(scheme):
     assert lesson.profile == pytest.approx(report.profile.tolist(), rel=1e-6)
     if lesson.shift is not None:
         assert lesson.shift.moved == pytest.approx(np.array(lesson.shift.matrix) @ lesson.shift.before, abs=1e-5)
+
+
+def test_codes_are_compared_as_far_as_the_command_does():
+    lesson = position_lesson("sinusoidal", 16, 8, 10000.0)
+    assert lesson.distinct_up_to == lesson.compared_up_to == FAR
+    assert position_lesson("learned", 16, 8).distinct_up_to is None
+
+
+def test_wide_codes_are_compared_as_far_as_the_work_allows(monkeypatch):
+    monkeypatch.setattr(routes_lessons, "MAX_COMPARED", 3_000)
+    lesson = position_lesson("rotary", 16, 30, 10000.0)
+    assert lesson.distinct_up_to == lesson.compared_up_to == 100
+
+
+def test_codes_are_compared_once_for_all_who_ask(models, monkeypatch):
+    compared = []
+    monkeypatch.setattr(routes_lessons, "distinct_up_to", lambda scheme, far, width: compared.append(width) or far)
+    with client_of(models) as client:
+        for query in ("width=8", "width=8&length=20", "width=8&steps=3", "width=6"):
+            assert client.get(f"/positions?{query}").json()["distinct_up_to"] == FAR
+    assert compared == [8, 6]
 
 
 def test_the_shift_matrix_moves_a_sinusoidal_code():

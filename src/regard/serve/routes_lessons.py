@@ -1,5 +1,7 @@
 """/positions, /regression, /steps."""
 
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Annotated
 
 import torch
@@ -16,21 +18,38 @@ from regard.serve.schema_api import CurveJson, LawJson, LayerSteps, Positions, R
 from regard.serve.serialize import round_number, round_tensor
 from regard.serve.state import ServerState
 from regard.study import positions as study
-from regard.study.position_views import Moved, find_shift, make, view
+from regard.study.position_views import Moved, distinct_up_to, find_shift, make, view
 from regard.study.regression import Pooling, attention_weights, pool, run_regression, truth
 from regard.trace.residual import EncoderStage, encoder_stages
 
-MAX_POSITION = 10_000  # up to which codes are compared: more takes seconds
+MAX_COMPARED = 64 * study.FAR  # numbers in the codes that are compared: they take about a second
+N_COMPARISONS = 256  # whose results are cached
 N_WORDS = 16
 LAWS = ("unique", "bounded", "deterministic", "even_steps", "distance_only", "symmetric", "circles", "shift")
 BY_KEY = {"scores", "weights"}  # stages whose columns are keys: all are shown
 
 
+def compare_codes(scheme: str, width: int, base: float) -> int | None:
+    """Return the last position up to which all codes of a scheme differ, of those that are compared."""
+    return distinct_up_to(make(scheme, study.MIN_LENGTH, width, base, 0), compared_up_to(width), width)
+
+
+def compared_up_to(width: int) -> int:
+    """Return the last position that is compared: as far as `regard positions` goes, if codes are not wide."""
+    return min(study.FAR, MAX_COMPARED // width)
+
+
 def position_lesson(
-    scheme: str, length: int = 64, width: int = 64, base: float = 10000.0, steps: int = 1, place: int = 0
+    scheme: str,
+    length: int = 64,
+    width: int = 64,
+    base: float = 10000.0,
+    steps: int = 1,
+    place: int = 0,
+    compare: Callable[[str, int, float], int | None] = compare_codes,
 ) -> Positions:
     """Measure a scheme against the laws, and shift the code of one position by some steps."""
-    report = next(study.run_positions([scheme], length, width, base, MAX_POSITION))
+    report = next(study.run_positions([scheme], length, width, base, far=0))
     seen = view(make(scheme, length, width, base, 0), len(report.codes), width)
     moved = find_shift(seen, steps, place, base if scheme == "sinusoidal" else None)
     words = torch.randn(min(N_WORDS, length), width, generator=torch.Generator().manual_seed(0))
@@ -47,8 +66,8 @@ def position_lesson(
         laws=[_law(name, getattr(report, name)) for name in LAWS],
         waves=report.waves,
         half_distance=report.half_distance,
-        distinct_up_to=report.distinct_up_to,
-        compared_up_to=MAX_POSITION,
+        distinct_up_to=None if report.distinct_up_to is None else compare(scheme, width, base),
+        compared_up_to=compared_up_to(width),
         cost=report.cost,
         shift=None if moved is None else _shift(steps, moved),
         words=round_tensor(words),
@@ -143,6 +162,7 @@ Place = Annotated[int, Query(ge=0, le=511)]
 def lesson_routes(state: ServerState) -> APIRouter:
     """Return the routes of the lessons."""
     router = APIRouter(tags=["lessons"], responses=ERROR_RESPONSES)
+    compare = lru_cache(N_COMPARISONS)(compare_codes)
 
     @router.get("/positions", response_model=Positions)
     async def positions(
@@ -156,7 +176,7 @@ def lesson_routes(state: ServerState) -> APIRouter:
     ) -> Response:
         """Measure a position encoding against its laws, and shift the code of one position by some steps."""
         return await state.jobs.run(
-            request, lambda: json_response(position_lesson(scheme, length, width, base, steps, place))
+            request, lambda: json_response(position_lesson(scheme, length, width, base, steps, place, compare))
         )
 
     @router.get("/regression", response_model=RegressionJson)

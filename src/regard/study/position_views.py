@@ -185,13 +185,18 @@ def _bias_codes(scheme: Position, positions: Tensor, width: int, n_heads: int, s
     return bias[:, 0].T if (bias == bias[:, :1]).all() else bias[0].T
 
 
-def distinct_up_to(scheme: Position, far: int, width: int, chunk: int = 2**14) -> int | None:
+CACHED = 2**18  # numbers that a processor's cache holds
+
+
+def distinct_up_to(scheme: Position, far: int, width: int, chunk: int | None = None) -> int | None:
     """Return the last position up to which all codes differ, `far` at most; None where the table ends before.
 
     Codes are projected on one random direction and sorted: codes with different projections differ, and the few with
     the same are compared themselves. Needs one number for each position instead of a code.
     """
-    direction = torch.randn(far_codes(scheme, 0, 1, width).shape[1], 1, generator=torch.Generator().manual_seed(0))
+    n_features = far_codes(scheme, 0, 1, width).shape[1]
+    chunk = chunk or max(1, CACHED // n_features)
+    direction = torch.randn(n_features, 1, generator=torch.Generator().manual_seed(0))
     try:
         marks = torch.cat(
             [

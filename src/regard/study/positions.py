@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+MIN_LENGTH, MIN_WIDTH = 8, 3
 FAR = 1_000_000  # position up to which codes are compared
 SHOWN = 1024  # positions whose codes are drawn and in the JSON
 FLIPS = 12  # features and bits whose changes of sign a table lists
@@ -107,8 +108,8 @@ def run_positions(
     shifts: Sequence[int] = (1,),
 ) -> Iterator[PositionReport]:
     """Examine the named encodings, or all of the table, one after the other."""
-    if length < 8 or width < 3:
-        raise ValueError(f"length must be 8 or more and width 3 or more, got {length} and {width}")
+    if length < MIN_LENGTH or width < MIN_WIDTH:
+        raise ValueError(f"length must be {MIN_LENGTH} or more and width {MIN_WIDTH} or more, got {length} and {width}")
     check_size(length, width)
     check_shifts(shifts, length)
     for name in names or POSITION:

@@ -10,8 +10,8 @@ from tools.budget import SOURCE, count
 
 # In the order in which data meets them; `__init__` and `__main__` are doors, not rooms.
 ORDER = (
-    "config atomic device threads terminal autograd padding data mask batch position kernels ops attention native "
-    "model build search engine checkpoint zoo pipeline score train trace align plot qa study serve notebook cli"
+    "extras config atomic device threads terminal autograd padding data mask batch position kernels ops attention "
+    "native model build search engine checkpoint zoo pipeline score train trace align plot qa study serve notebook cli"
 )
 ROOMS = tuple(ORDER.split(" "))
 DOORS = {"__init__", "__main__"}
@@ -21,8 +21,10 @@ BUDGET = count()
 # Files of features that came after the rooms were laid out, one subject each.
 NEW_SUBJECTS = {
     "autograd.py",
+    "cli/align.py",
     "data/fingerprint.py",
     "data/sentences.py",
+    "extras.py",
     "serve/libretranslate.py",
     "study/bottleneck.py",
     "study/norms.py",

@@ -5,6 +5,8 @@ from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from regard.extras import needed_by
+
 __version__ = "0.1.0"
 
 # Names are fetched when first used, so that `regard --help` need not wait for torch.
@@ -88,7 +90,8 @@ def __getattr__(name: str) -> Any:
     if name in {"Trace", "load_trace", "trace", "trace_texts"} and _in_notebook():
         with suppress(ImportError):  # what a notebook needs is optional
             import_module("regard.notebook")  # gives traces their display
-    return import_module(f"regard.{name}") if home is None else getattr(import_module(home), name)
+    with needed_by(f"regard.{name}"):
+        return import_module(f"regard.{name}") if home is None else getattr(import_module(home), name)
 
 
 def __dir__() -> list[str]:

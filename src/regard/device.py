@@ -4,6 +4,7 @@ import sys
 from ctypes.util import find_library
 
 from regard.config import unknown
+from regard.extras import is_installed, require
 
 DEVICES = ("auto", "cpu", "cuda", "cuda:N")
 
@@ -15,6 +16,8 @@ def find_device(name: str) -> str:
         raise ValueError(unknown(name, list(DEVICES), "device"))
     if kind == "auto":
         return "cuda" if has_cuda() else "cpu"
+    if kind == "cuda":
+        require("torch", f"device {name!r}")
     if kind == "cuda" and not has_cuda():
         raise ValueError(f"device {name!r} needs a CUDA device, and there is none here: use cpu or auto")
     return name
@@ -23,6 +26,8 @@ def find_device(name: str) -> str:
 def has_cuda() -> bool:
     """Tell whether there is a GPU; PyTorch, which takes seconds to import, is asked only if there is a driver."""
     if "torch" not in sys.modules and find_library("cuda") is None and find_library("nvcuda") is None:
+        return False
+    if not is_installed("torch"):
         return False
     import torch
 

@@ -49,7 +49,8 @@ print(*sys.modules)
 def test_help_and_version_import_no_command(args):
     loaded = loaded_by(*args)
     assert not loaded & {"torch", "matplotlib", "numpy"}
-    assert {name for name in loaded if name.startswith("regard.")} <= {"regard.cli", "regard.terminal", "regard.atomic"}
+    light = {f"regard.{name}" for name in ("cli", "terminal", "atomic", "extras")}
+    assert {name for name in loaded if name.startswith("regard.")} <= light
 
 
 def test_translating_imports_no_other_command_and_no_room_below():

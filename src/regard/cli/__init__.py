@@ -16,6 +16,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from regard import __version__
 from regard.atomic import FULL
+from regard.extras import needed_by
 from regard.terminal import escape, message
 
 HELP = "Train sequence models with attention, run them fast, and look inside. Most commands print a table, or --json."
@@ -32,8 +33,8 @@ COMMANDS = {
     "regression": ("parts", "Attention as kernel regression: average, fixed and learned Gaussian pooling."),
     "scores": ("parts", "Compare attention scores on the same queries and keys; why the dot product is divided by √d."),
     "positions": ("parts", "Measure the properties of position encodings: unique, bounded, linear shifts and more."),
-    "heads": ("evaluate", "Report what every head attends to, and how much loss (or BLEU) rises without it."),
-    "align": ("evaluate", "Align the words of sentence pairs by attention, in Pharaoh format (i-j)."),
+    "heads": ("align", "Report what every head attends to, and how much loss (or BLEU) rises without it."),
+    "align": ("align", "Align the words of sentence pairs by attention, in Pharaoh format (i-j)."),
     "serve": ("serve", "Serve the web page and the HTTP API with all bundled models and your own."),
     "models": ("models", "List the bundled models, or show the card of one."),
     "info": ("models", "Show a model's size, settings, vocabulary and scores."),
@@ -62,8 +63,6 @@ GROUPS = {
     "study": ("Experiments about attention: each prints tables, draws a figure, or prints --json.", STUDIES),
     "qa": ("Extractive question answering: find the answer to a question in a text.", QUESTIONS),
 }
-# The extra that installs an optional package; a command whose module imports one names it where it is missing.
-EXTRAS = {"fastapi": "serve", "starlette": "serve", "pydantic": "serve", "uvicorn": "serve", "matplotlib": "plot"}
 # Option names of earlier versions, which keep working and are not shown.
 RENAMED = {"output": "out", "O": "o", "trace": "out", "sentences": "limit", "most": "limit"}
 
@@ -102,14 +101,9 @@ class LazyCommand(TyperCommand):
     def load(self) -> Any:
         """Return the command itself; its help begins with the line of the list."""
         assert self.name is not None and self.short_help is not None, "a command is made with a name and a line"
-        try:
+        words = f"{self.module} {self.name}" if self.module in GROUPS else self.name
+        with needed_by(f"regard {words}"):
             module = import_module(f"regard.cli.{self.module}")
-        except ModuleNotFoundError as error:
-            package = (error.name or "").partition(".")[0]
-            if package not in EXTRAS:
-                raise
-            needs = f"regard {self.name} needs {package}, which is not installed"
-            raise ValueError(f"{needs}: pip install 'regard[{EXTRAS[package]}]'") from error
         function = getattr(module, self.name.replace("-", "_"))
         single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
         single.command(self.name, help="\n\n".join(filter(None, (self.short_help, function.__doc__))))(function)
@@ -150,7 +144,8 @@ def main() -> None:
     try:
         try:
             check_arguments(sys.argv[1:])
-            make_program()()
+            with needed_by("this command"):
+                make_program()()
         finally:
             sys.stdout.flush()
     except ValueError as error:

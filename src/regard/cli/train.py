@@ -12,11 +12,13 @@ from typer import Argument, Option
 from regard.atomic import atomic_file
 from regard.checkpoint import SCORES, check_out, describe, read_json, write_json
 from regard.checkpoint.weights import Form, copy_model
-from regard.cli.evaluate import score_translations
+from regard.cli.evaluate import read_sides, translate_all
 from regard.cli.options import ModelArgument, Reverse, Set, Source, Target
-from regard.config import DataSettings
+from regard.config import DataSettings, DecodeSettings
 from regard.pipeline import load_translator
+from regard.pipeline.translator import Translator
 from regard.plot.style import save_figure
+from regard.score import Scores, score
 from regard.terminal import escape, message
 from regard.train.distributed import read_world
 from regard.train.loop import RunStoppedError
@@ -140,3 +142,10 @@ def save_scores(out: Path, test: list[str], reverse: bool) -> None:
     names = ", ".join(f"{Path(each).parent.name}/{Path(each).name}" for each in test)
     with atomic_file(out / SCORES) as draft:
         write_json(draft, {**read_json(out / SCORES), "test": {**result, "on": names}})
+
+
+def score_translations(translator: Translator, data: list[str], reverse: bool, decode: DecodeSettings) -> Scores:
+    """Translate one side of parallel text, and score it against the other."""
+    pairs = read_sides(data, (translator.src_lang, translator.tgt_lang), reverse)
+    outputs = translate_all(translator, [src for src, _ in pairs], decode)
+    return score(outputs, [tgt for _, tgt in pairs], translator.tgt_lang)

@@ -1,17 +1,19 @@
 """One call from a model's folder, or a bundled model's name, to a pipeline that is ready."""
 
+from dataclasses import replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from regard.checkpoint import CONFIG, check_sizes, load_tokenizer, model_folder, read_settings, read_stored
-from regard.config import Settings, choose
+from regard.config import ModelSettings, Settings, choose
 from regard.data.tokenizer import Tokenizer
 from regard.device import find_device
 from regard.engine import Engine, select_engine
 from regard.engine.native import NativeDecoder, NativeEngine, find_library
 from regard.engine.native_weights import from_arrays, packs
+from regard.extras import needed_by
 from regard.pipeline.shortlist import load_shortlist
 from regard.pipeline.translator import Translator
 from regard.zoo import find_model
@@ -43,7 +45,9 @@ def load(
     tokenizer = load_tokenizer(folder, made)
     engine = open_native(folder, made, tokenizer, precision) if device == "cpu" else None
     if engine is None:
-        return _load_plain(folder, device, precision, shortlist)
+        plain = "a model without compiled code" if device == "cpu" else f"a model on {device}"
+        plain = plain if packs(made.model) else f"a model with {' and '.join(plain_parts(made.model))}"
+        return _load_plain(folder, device, precision, shortlist, f"{path}: {plain}")
     words = None if shortlist is None else load_shortlist(shortlist, tokenizer)
     languages = made.data.src_lang, made.data.tgt_lang
     return Translator(engine, tokenizer, made.decode, *languages, made.text.max_len, words)
@@ -87,21 +91,22 @@ def _reopen(folder: Path, precision: str) -> Engine:
 
 
 def _plain_model(folder: Path) -> "Seq2Seq":
-    return _load_checkpoint(folder).model
+    return _load_checkpoint(folder, f"{folder}: the view into a model").model
 
 
-def _load_checkpoint(folder: Path) -> "Checkpoint":
-    from regard.checkpoint.weights import load_model  # PyTorch, which a C++ model needs for traces only
+def _load_checkpoint(folder: Path, what: str) -> "Checkpoint":
+    with needed_by(what):
+        from regard.checkpoint.weights import load_model  # PyTorch, which a C++ model needs for traces only
 
     return load_model(folder)
 
 
 def _load_plain(
-    folder: Path, device: str, precision: str, shortlist: str | PathLike[str] | None
+    folder: Path, device: str, precision: str, shortlist: str | PathLike[str] | None, what: str
 ) -> "Translator | Generator":
+    checkpoint = _load_checkpoint(folder, what)
     from regard.pipeline.generator import Generator  # PyTorch: the model is not one for C++, or is on a GPU
 
-    checkpoint = _load_checkpoint(folder)
     model = checkpoint.model
     if device != "cpu":
         model = (model.bfloat16() if precision == "bfloat16" else model.float()).to(device)
@@ -112,6 +117,16 @@ def _load_plain(
     if shortlist is not None:
         translator.shortlist = load_shortlist(shortlist, checkpoint.tokenizer)
     return translator
+
+
+def plain_parts(model: ModelSettings) -> list[str]:
+    """Name the parts of a model that the C++ library does not run."""
+    found = []
+    for name in ("family", "attention", "position", "norm", "norm_place", "activation", "tie"):
+        part = getattr(model, name)
+        if not packs(replace(ModelSettings(), **{name: part})):
+            found.append(f"{name} {getattr(part, 'name', part)!r}")
+    return found or ["sizes of its own"]
 
 
 def choose_device(name: str, precision: str) -> str:

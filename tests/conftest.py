@@ -1,16 +1,19 @@
 """What holds for every test."""
 
 import importlib
-import importlib.util
 import os
 import sys
 
 import jaxtyping
 import pytest
-import torch
 from hypothesis import settings
 
-import regard.attention  # noqa: F401
+from regard.extras import is_installed
+
+if is_installed("torch"):  # tests/no_torch.py hides it
+    import torch
+
+    import regard.attention  # noqa: F401
 
 # Examples are the same in every run, and a first call that imports something is no failure.
 settings.register_profile("suite", deadline=None, derandomize=True)
@@ -20,7 +23,8 @@ settings.load_profile("suite")
 @pytest.fixture(scope="session", autouse=True)
 def one_thread():
     """Sizes here are tiny: a second thread only makes each step wait, for seconds where the cores are busy."""
-    torch.set_num_threads(1)
+    if is_installed("torch"):
+        torch.set_num_threads(1)
 
 
 @pytest.fixture
@@ -32,7 +36,7 @@ def unchecked():
 
 
 # Without a GPU the kernels run in Triton's interpreter, which must be said before they are first imported.
-if not torch.cuda.is_available():
+if is_installed("torch") and not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 
 
@@ -46,5 +50,5 @@ def import_kernels() -> None:
         sys.meta_path[:0] = hooks
 
 
-if importlib.util.find_spec("triton"):
+if is_installed("triton"):
     import_kernels()

@@ -20,7 +20,8 @@ from matplotlib.text import Text
 
 import regard
 from regard.notebook.display import VIEW, ViewWidget, make_widget
-from regard.serve.serialize import make_view, render_html, to_json
+from regard.serve.schema_api import to_json
+from regard.serve.serialize import make_view, render_html
 from regard.trace import TracedTranslation
 from regard.trace.external import trace_from_attention
 from tests.trace.makers import make_model, make_translator

@@ -9,8 +9,9 @@ import pytest
 
 import regard
 from regard.serve import schema_api, schema_trace
-from regard.serve.routes_lessons import layer_lesson, position_lesson, regression_lesson
-from regard.serve.serialize import make_head, to_json
+from regard.serve.lessons import layer_lesson, position_lesson, regression_lesson
+from regard.serve.schema_api import to_json
+from regard.serve.serialize import make_head
 from tests.serve.server import DECODE, TEXTS, lines_of
 
 

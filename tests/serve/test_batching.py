@@ -18,12 +18,12 @@ from regard.engine.native import NativeEngine
 from regard.engine.pack import packable
 from regard.engine.slots import SlotPool
 from regard.padding import EOS
+from regard.pipeline.live import LiveText
 from regard.pipeline.translator import Translation, Translator
 from regard.serve import BusyError, InternalError, ServeSettings
 from regard.serve.batching import BatchQueue, TranslationJob
 from regard.serve.middleware import Metrics
 from regard.serve.models import ModelRegistry
-from regard.trace.run import TextTracer
 from tests.serve.server import DECODE, TEXTS, client_of, lines_of, make_folder, make_registry
 
 
@@ -275,7 +275,7 @@ def test_work_that_takes_too_long_is_given_up(models, monkeypatch):
     with client_of(models, max_seconds=0.2) as client:
         response = client.post("/translate", json={"q": "bad cab", "source": "zh", "target": "en"})
         assert response.status_code == 504 and "0.2 seconds" in response.json()["error"]
-    monkeypatch.setattr(TextTracer, "trace", lambda *_: time.sleep(0.5))
+    monkeypatch.setattr("regard.serve.pytorch.trace_part", lambda *_: time.sleep(0.5))
     with client_of(models, max_seconds=0.2) as client:
         assert client.post("/trace", json={"text": "bad cab", "model": "tiny"}).status_code == 504
 
@@ -286,7 +286,7 @@ def test_a_stream_that_takes_too_long_ends_with_a_word(models, monkeypatch):
             on_step(Translation("a", 0.0, [], [], []))
             time.sleep(0.02)
 
-    monkeypatch.setattr(TextTracer, "follow", endless)
+    monkeypatch.setattr(LiveText, "follow", endless)
     with client_of(models, max_seconds=0.3) as client:
         lines = lines_of(client.post("/translate/stream", json={"text": "bad cab", "model": "tiny"}))
         assert lines[0]["text"] == "a" and lines[-1]["done"] and "0.3 seconds" in lines[-1]["error"]

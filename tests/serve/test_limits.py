@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from regard.serve import ServeSettings, routes_lessons, server
+from regard.serve import ServeSettings, pytorch, server
 from regard.serve.limits import LimitsMiddleware, TokenBuckets
 from tests.serve.server import client_of
 
@@ -135,7 +135,7 @@ def test_a_client_that_does_not_read_is_disconnected(strict):
 
 
 def test_concurrent_requests_are_limited_but_for_health(models, monkeypatch):
-    monkeypatch.setattr(routes_lessons, "position_lesson", lambda *_: time.sleep(0.5) or {})
+    monkeypatch.setattr(pytorch, "position_lesson", lambda *_: time.sleep(0.5) or {})
     with client_of(models, max_requests=1) as client, ThreadPoolExecutor() as pool:
         slow = pool.submit(httpx.get, f"{client.base_url}/positions", timeout=10)
         time.sleep(0.2)
@@ -220,7 +220,7 @@ def test_a_server_that_runs_out_of_files_says_so_in_one_line(caplog):
 def test_those_who_wait_are_told_that_the_server_stops(models, monkeypatch):
     monkeypatch.setattr(server, "GRACE_SECONDS", 1)
     monkeypatch.setattr(server, "RESPONSE_SECONDS", 0.8)
-    monkeypatch.setattr(routes_lessons, "position_lesson", lambda *_: time.sleep(2) or {})
+    monkeypatch.setattr(pytorch, "position_lesson", lambda *_: time.sleep(2) or {})
     with ThreadPoolExecutor() as pool:
         with client_of(models) as client:
             slow = pool.submit(httpx.get, f"{client.base_url}/positions", timeout=10)

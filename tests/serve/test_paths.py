@@ -64,12 +64,12 @@ def test_no_response_contains_a_path(broken):
 
 
 def test_an_internal_error_is_reported_without_its_traceback(models, monkeypatch):
-    from regard.serve import routes_lessons
+    from regard.serve import pytorch
 
     def fail(*_):
         raise RuntimeError(f"secret at {Path.cwd()}")
 
-    monkeypatch.setattr(routes_lessons, "position_lesson", fail)
+    monkeypatch.setattr(pytorch, "position_lesson", fail)
     with running(models) as url:
         response = httpx.get(f"{url}/positions", timeout=30)
         assert response.status_code == 500 and response.json() == {

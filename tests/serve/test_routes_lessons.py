@@ -7,8 +7,8 @@ import torch
 import regard
 from regard.position import POSITION
 from regard.position.absolute import sinusoids
-from regard.serve import routes_lessons
-from regard.serve.routes_lessons import LAWS, layer_lesson, position_lesson, regression_lesson
+from regard.serve import lessons
+from regard.serve.lessons import LAWS, layer_lesson, position_lesson, regression_lesson
 from regard.study.positions import FAR, examine
 from regard.study.regression import run_regression
 from tests.serve.server import client_of
@@ -31,14 +31,14 @@ def test_codes_are_compared_as_far_as_the_command_does():
 
 
 def test_wide_codes_are_compared_as_far_as_the_work_allows(monkeypatch):
-    monkeypatch.setattr(routes_lessons, "MAX_COMPARED", 3_000)
+    monkeypatch.setattr(lessons, "MAX_COMPARED", 3_000)
     lesson = position_lesson("rotary", 16, 30, 10000.0)
     assert lesson.distinct_up_to == lesson.compared_up_to == 100
 
 
 def test_codes_are_compared_once_for_all_who_ask(models, monkeypatch):
     compared = []
-    monkeypatch.setattr(routes_lessons, "distinct_up_to", lambda scheme, far, width: compared.append(width) or far)
+    monkeypatch.setattr(lessons, "distinct_up_to", lambda scheme, far, width: compared.append(width) or far)
     with client_of(models) as client:
         for query in ("width=8", "width=8&length=20", "width=8&steps=3", "width=6"):
             assert client.get(f"/positions?{query}").json()["distinct_up_to"] == FAR

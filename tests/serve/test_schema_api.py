@@ -3,7 +3,7 @@
 import pytest
 
 from regard.checkpoint import read_json, write_json
-from regard.serve.routes_site import check_studies
+from regard.serve.studies import check_studies
 from tests.serve.planted import BLEU, plant_study
 from tests.serve.server import client_of
 

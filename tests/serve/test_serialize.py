@@ -12,6 +12,7 @@ import regard
 from regard.qa.model import load_reader, save_reader
 from regard.qa.predict import answer_questions
 from regard.serve.models import check_folders
+from regard.serve.schema_api import to_json
 from regard.serve.schema_trace import Aligning
 from regard.serve.serialize import (
     dequantize,
@@ -22,7 +23,6 @@ from regard.serve.serialize import (
     quantize,
     round_number,
     round_tensor,
-    to_json,
 )
 from regard.trace.attention import GivenAttention
 from regard.trace.external import trace_from_attention

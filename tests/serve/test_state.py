@@ -3,10 +3,11 @@
 import pytest
 
 import regard
+from regard.pipeline.live import LiveText
 from regard.pipeline.translator import Translator
 from regard.serve import NotFoundError
 from regard.serve.state import TraceCache, TraceRun
-from regard.trace.run import TextTracer
+from regard.trace.run import trace_part
 from tests.trace.makers import make_model, make_translator
 
 
@@ -51,8 +52,8 @@ def test_another_path_is_replayed_once(run):
 
 def test_parts_are_traced_when_they_are_requested_and_the_latest_are_kept():
     translator, made = make_translator(make_model(), method="beam", beam=3), []
-    tracer = TextTracer(translator, "bad cab. " * 8, translator.settings, [])
-    run = TraceRun("tiny", 8, lambda part: made.append(part) or tracer.trace(part))
+    live = LiveText(translator, "bad cab. " * 8, translator.settings, [])
+    run = TraceRun("tiny", 8, lambda part: made.append(part) or trace_part(live, part))
     expected = regard.trace_texts(translator, ["bad cab. " * 8])[0].traces
     for part in range(8):
         assert run.trace(part).output == expected[part].output
@@ -63,7 +64,7 @@ def test_parts_are_traced_when_they_are_requested_and_the_latest_are_kept():
 
 def test_what_was_followed_is_not_searched_again(monkeypatch):
     translator = make_translator(make_model(), method="beam", beam=3)
-    tracer = TextTracer(translator, "bad cab.", translator.settings, [])
-    found = tracer.follow(lambda now: None)
+    live = LiveText(translator, "bad cab.", translator.settings, [])
+    found = live.follow(lambda now: None)
     monkeypatch.setattr(Translator, "search", None)
-    assert tracer.trace(0).output == found.text
+    assert trace_part(live, 0).output == found.text

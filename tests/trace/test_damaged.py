@@ -7,7 +7,8 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from regard.serve.serialize import make_head, make_view, to_json
+from regard.serve.schema_api import to_json
+from regard.serve.serialize import make_head, make_view
 from regard.trace import load_trace
 from tests.trace.makers import METHODS, make_model, one_trace
 

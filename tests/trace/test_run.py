@@ -15,8 +15,8 @@ from regard.config import PRESETS, ModelSettings, parse_settings, preset
 from regard.engine import select_engine
 from regard.engine.plain import PlainDecoder
 from regard.model.quantize import dequantize_linears
+from regard.pipeline.live import LiveText
 from regard.search.hypothesis import Hypothesis
-from regard.trace.run import follow
 from tests.parts import exactly
 from tests.pipeline.test_translator import V
 from tests.search.models import Counting, Echo
@@ -31,7 +31,7 @@ def test_what_is_told_last_is_what_is_found(family, scheme, method):
     translator = make_translator(make_model(family, scheme), **METHODS[method])
     for text in ("abc", "bad cab"):
         told = []
-        found = follow(translator, text, translator.settings, [], told.append)
+        found = LiveText(translator, text, translator.settings, []).follow(told.append)
         assert found == translator.translate(text)[0]
         assert [len(each.tokens) for each in told[:2]] == [1, 2][: len(told)]
 
@@ -40,7 +40,7 @@ def test_what_is_told_last_is_what_is_found(family, scheme, method):
 def test_what_leads_is_the_best_of_what_the_search_keeps(text):
     translator = make_translator(make_model(), method="beam", beam=4, max_extra=12)
     told = []
-    follow(translator, text, translator.settings, [], told.append)
+    LiveText(translator, text, translator.settings, []).follow(told.append)
     nodes = regard.trace(translator, text).tree.nodes
     for step, now in enumerate(told):
         best = max((node.total, node.number) for node in nodes if node.step == step and node.fate in {"kept", "open"})
@@ -51,7 +51,7 @@ def test_what_leads_is_the_best_of_what_the_search_keeps(text):
 def test_greedy_search_tells_each_token_once():
     translator = make_translator(make_model(), method="greedy")
     told = []
-    found = follow(translator, "abc", translator.settings, [], told.append)
+    found = LiveText(translator, "abc", translator.settings, []).follow(told.append)
     assert [each.tokens for each in told][: len(found.tokens)] == [
         found.tokens[: n + 1] for n in range(len(found.tokens))
     ]
@@ -60,14 +60,14 @@ def test_greedy_search_tells_each_token_once():
 def test_a_prefix_is_told_from_the_beginning():
     translator = make_translator(make_model(), **METHODS["beam"])
     prefix, told = translator.tokenizer.encode("ha", "tgt"), []
-    found = follow(translator, "abc", translator.settings, prefix, told.append)
+    found = LiveText(translator, "abc", translator.settings, prefix).follow(told.append)
     assert told[1].text == "ha" and found == translator.translate("abc", prefix="ha")[0]
 
 
 def test_a_long_text_goes_on_where_its_last_part_ended():
     translator = make_translator(make_model(), method="greedy")
     told, text = [], "bad cab. " * 5
-    found = follow(translator, text, translator.settings, [], told.append)
+    found = LiveText(translator, text, translator.settings, []).follow(told.append)
     assert found.tokens == translator.translate(text)[0].tokens  # scores differ in the last digit by the batch
     lengths = [len(each.tokens) for each in told]
     assert lengths == sorted(lengths) and lengths[-1] == len(found.tokens)
@@ -75,7 +75,7 @@ def test_a_long_text_goes_on_where_its_last_part_ended():
 
 def test_nothing_is_told_of_nothing():
     translator = make_translator(make_model())
-    assert follow(translator, " ", replace(translator.settings), [], pytest.fail).text == ""
+    assert LiveText(translator, " ", replace(translator.settings), []).follow(pytest.fail).text == ""
 
 
 def test_who_listens_can_end_it():
@@ -86,7 +86,7 @@ def test_who_listens_can_end_it():
         raise KeyError("enough")
 
     with pytest.raises(KeyError):
-        follow(translator, "abc", translator.settings, [], enough)
+        LiveText(translator, "abc", translator.settings, []).follow(enough)
     assert len(heard) == 1
 
 

@@ -9,9 +9,9 @@ import torch
 import regard
 from regard.batch import make_batch
 from regard.padding import EOS
+from regard.pipeline.live import RecordingEngine
 from regard.pipeline.translator import SegmentedText
 from regard.search.hypothesis import ranked
-from regard.trace.replay import RecordingEngine
 from regard.trace.run import make_trace
 from regard.trace.search_tree import FATES, SearchTree
 from tests.search.models import WORDS

@@ -232,24 +232,6 @@ export interface Writers {
   writers: string[];
 }
 
-/** Numbers of parameters: of the encoding itself, and of the attention layer above it. */
-export interface Cost {
-  scheme: number;
-  layer_added: number;
-  /** None where there is no code to set beside the token's vector */
-  layer_concatenated: number | null;
-}
-
-/** The periods of the rotating pairs of features, compared with the bits of a binary counter. */
-export interface Waves {
-  shortest: number;
-  longest: number;
-  /** largest deviation of the ratio of neighbours from their common ratio; 0 is a perfect progression */
-  geometric: number;
-  /** a binary counter has 1: each bit flips half as often as the one before */
-  pairs_per_halving: number | null;
-}
-
 /** Response of /translate: strings for one text, lists for a list of texts. */
 export interface TranslateResponse {
   translatedText: string | string[];
@@ -370,6 +352,24 @@ export interface Shift {
   moved: number[];
   /** the code of the shifted position */
   after: number[];
+}
+
+/** The periods of the rotating pairs of features, compared with the bits of a binary counter. */
+export interface Waves {
+  shortest: number;
+  longest: number;
+  /** largest deviation of the ratio of neighbours from their common ratio; 0 is a perfect progression */
+  geometric: number;
+  /** a binary counter has 1: each bit flips half as often as the one before */
+  pairs_per_halving: number | null;
+}
+
+/** Numbers of parameters: of the encoding itself, and of the attention layer above it. */
+export interface Cost {
+  scheme: number;
+  layer_added: number;
+  /** None where there is no code to set beside the token's vector */
+  layer_concatenated: number | null;
 }
 
 /** A position encoding of some length and width. */

@@ -201,8 +201,8 @@ class Lengths:
 def measure_lengths(sources: list[str], outputs: list[str], references: list[list[str]]) -> Lengths:
     """Count characters, and outputs that are equal to one of their references."""
     same = sum(text in known for text, *known in zip(outputs, *references, strict=True))
-    chars = (sum(map(len, texts)) for texts in (sources, outputs, references[0]))
-    return Lengths(len(outputs), *chars, same)
+    source, output, reference = (sum(map(len, texts)) for texts in (sources, outputs, references[0]))
+    return Lengths(len(outputs), source, output, reference, same)
 
 
 def report_lengths(lengths: Lengths, json_: bool) -> None:

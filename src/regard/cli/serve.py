@@ -14,7 +14,7 @@ from regard.pipeline import choose_device
 from regard.serve import ServeSettings
 from regard.serve.limits import LOOPBACK
 from regard.serve.models import ModelRegistry, check_folders
-from regard.serve.routes_site import check_studies
+from regard.serve.routes_site import load_studies
 from regard.serve.server import make_app, open_port, url_of
 from regard.serve.server import serve as run
 from regard.terminal import escape, message
@@ -56,7 +56,8 @@ def serve(
 ) -> None:
     registry = open_registry(model or [], precision, device)
     writers = check_folders("writer", writer or (), "regard train --family decoder")
-    studies, readers = check_studies(study) if study else (), check_folders("reader", reader or (), "regard qa train")
+    readers = check_folders("reader", reader or (), "regard qa train")
+    studies = load_studies().check_studies(study) if study else ()
     local = are_local(metrics, host)
     listening = open_ports((host, port), (LOOPBACK[0] if local else host, metrics_port))
     settings = ServeSettings(

@@ -22,7 +22,8 @@ from regard.plot.style import shown_size, to_png
 from regard.plot.traces import heads_figure, words_figure
 from regard.plot.words import draw_head_lines
 from regard.serve import PAGE, UNBUILT, InternalError
-from regard.serve.serialize import make_saved, render_html, to_json
+from regard.serve.schema_api import to_json
+from regard.serve.serialize import make_saved, render_html
 from regard.trace.attention import KINDS
 from regard.trace.summary import group_words, merge_words
 from regard.trace.trace import Trace, sides

@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 from regard.checkpoint import CONFIG, SCORES, model_folder, read_json, read_settings
 from regard.config import DataSettings, Settings, choose
 from regard.data.normalise import language_code
+from regard.extras import MissingExtraError
 from regard.pipeline import load_translator
 from regard.pipeline.translator import Translator
 from regard.serve import InternalError
@@ -42,6 +43,8 @@ class LazyModels(Generic[T]):
             if name not in self._loaded:
                 try:
                     self._loaded[name] = self._load(folder)
+                except MissingExtraError:
+                    raise
                 except Exception as error:
                     LOG.exception("could not load the %s %s", self.kind, name)
                     raise InternalError(f"could not load the {self.kind} {name!r}; see the server's log") from error

@@ -17,6 +17,7 @@ from starlette.responses import Response
 
 from regard.config import DecodeSettings
 from regard.data.sentences import split_sentences
+from regard.extras import MissingExtraError
 from regard.pipeline.translator import Translator
 from regard.serve import (
     BusyError,
@@ -27,8 +28,7 @@ from regard.serve import (
     ServeSettings,
     TooLargeError,
 )
-from regard.serve.schema_api import ErrorResponse
-from regard.serve.serialize import to_json
+from regard.serve.schema_api import ErrorResponse, to_json
 
 LOG = logging.getLogger("regard.serve")
 
@@ -196,6 +196,7 @@ RETRY_SECONDS = "1"
 
 
 STATUS: dict[type[Exception], int] = {
+    MissingExtraError: 501,  # before ValueError, of which it is one
     ValueError: 400,
     NotFoundError: 404,
     TooLargeError: 413,
@@ -213,6 +214,7 @@ DESCRIPTIONS = {
     413: "The body or its texts exceed a limit of this server.",
     422: "A field is missing or has the wrong type.",
     500: "Internal server error; the server's log has the details.",
+    501: "The route or the model needs PyTorch, which this server does not have.",
     503: "The server is overloaded or stopping; retry after the time in Retry-After.",
     504: "The work took longer than this server allows.",
 }

@@ -1,26 +1,20 @@
 """/, /models, /languages, /health, /metrics, /studies."""
 
-import logging
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request
 from starlette.responses import FileResponse, HTMLResponse, Response
 
 from regard import __version__
-from regard.serve import UNBUILT, InternalError, NotFoundError
+from regard.extras import needed_by
+from regard.serve import UNBUILT, NotFoundError
 from regard.serve.middleware import CONTENT_TYPE
 from regard.serve.models import UNNAMED
 from regard.serve.requests import ERROR_RESPONSES, json_response
-from regard.serve.schema_api import Health, Language, Limits, Models, Studies, Study, StudyRun, ValidationJson
+from regard.serve.schema_api import Health, Language, Limits, Models, Studies
 from regard.serve.state import ServerState
-from regard.study.repeats import differs, mean_std
 
-if TYPE_CHECKING:
-    from regard.study.ablate_runs import AblationRow
-
-LOG = logging.getLogger("regard.serve")
 NAMES = {"en": "English", "zh": "Chinese", "de": "German", "fr": "French", "ja": "Japanese", "ko": "Korean"}
 
 
@@ -140,61 +134,14 @@ def study_routes(state: ServerState) -> APIRouter:
     @router.get("/studies", response_model=Studies)
     def studies() -> Response:
         """List the studies of this server, with all runs so far."""
-        return json_response(Studies([read_study(folder) for folder in state.settings.studies]))
+        return json_response(Studies([load_studies().read_study(folder) for folder in state.settings.studies]))
 
     return router
 
 
-def load_ablation() -> ModuleType:
-    """Return the study whose results are shown; importing it loads the trainer, which other routes do not need."""
-    from regard.study import ablate
+def load_studies() -> ModuleType:
+    """Return what reads studies; importing it loads the trainer, which other routes do not need."""
+    with needed_by("a study"):
+        from regard.serve import studies
 
-    return ablate
-
-
-def read_study(folder: Path) -> Study:
-    """Read a study from its folder, whose path is not part of the result."""
-    try:
-        rows = load_ablation().read_rows(folder)
-    except (ValueError, OSError) as error:
-        LOG.exception("could not read the study in %s", folder)
-        raise InternalError(f"could not read the study {folder.name!r}; see the server's log") from error
-    on_test = any(row.bleu_test is not None for row in rows)
-    runs = [_run(row, on_test) for row in rows]
-    return Study(folder.name, "test" if on_test else "validation", runs, _significant(runs))
-
-
-def check_studies(folders: list[Path]) -> tuple[Path, ...]:
-    """Refuse folders that hold no study."""
-    results = load_ablation().RESULTS
-    for folder in folders:
-        if not (folder / results).is_file():
-            raise ValueError(f"{folder} holds no {results}: expected a folder made by regard study ablate")
-    return tuple(folders)
-
-
-def _significant(runs: list[StudyRun]) -> list[str]:
-    """Return the variants that differ significantly from the first, which is the baseline."""
-    bleu: dict[str, list[float]] = {}
-    for run in runs:
-        if run.bleu is not None:
-            bleu.setdefault(run.variant, []).append(run.bleu)
-    means = {variant: mean_std(values) for variant, values in bleu.items()}
-    base = next(iter(means.values()), None)
-    return [variant for variant, mean in means.items() if base is not None and differs(mean, base)]
-
-
-def _run(row: "AblationRow", on_test: bool) -> StudyRun:
-    return StudyRun(
-        variant=row.variant,
-        part=row.part,
-        changes=row.changes,
-        seed=row.seed,
-        error=row.error,
-        parameters=row.parameters,
-        tokens_per_second=row.tokens_per_second,
-        seconds=row.seconds,
-        perplexity=row.perplexity,
-        bleu=row.bleu_test if on_test else row.bleu_valid,
-        curve=[ValidationJson(int(each["step"]), each["loss"], each["bleu"]) for each in row.curve],
-    )
+    return studies

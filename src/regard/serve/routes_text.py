@@ -2,22 +2,21 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response, StreamingResponse
 
 from regard.config import DecodeSettings
-from regard.pipeline.generator import Generator
 from regard.qa.data import cut_passage, make_passage, make_question
-from regard.qa.predict import answer_questions
-from regard.qa.view import trace_answer
 from regard.serve.requests import ERROR_RESPONSES, check_texts, json_response
+from regard.serve.schema_api import to_json
 from regard.serve.schema_trace import AnswerResponse, AnswerSpan, GeneratedTokenJson, Readers, View, WordJson, Writers
-from regard.serve.serialize import make_view, round_tensor, to_json
-from regard.serve.state import NDJSON, ServerState, TraceRun
-from regard.trace.run import trace_generation, trace_tokens
+from regard.serve.state import NDJSON, ServerState, TraceRun, load_pytorch
+
+if TYPE_CHECKING:
+    from regard.pipeline.generator import Generator
 
 
 class GenerateRequest(BaseModel):
@@ -71,7 +70,7 @@ def generate_routes(state: ServerState) -> APIRouter:
 
 
 def sampling_settings(
-    writer: Generator, wanted: GenerateRequest, max_new_tokens: int
+    writer: "Generator", wanted: GenerateRequest, max_new_tokens: int
 ) -> tuple[list[int], DecodeSettings]:
     """Return the ids of the prompt, and settings that stop at the end of the model's context window."""
     if wanted.pieces > max_new_tokens:
@@ -100,17 +99,19 @@ def _stream(state: ServerState, wanted: GenerateRequest, write: Callable[[str], 
         write(to_json(GeneratedTokenJson(writer.tokenizer.pieces(tokens, "tgt"), log_prob, weights, done)) + "\n")
 
     send(ids, None, [], False)
-    for step in trace_tokens(writer, ids, settings):
-        send([step.token], step.log_prob, round_tensor(step.weights), False)
+    work = load_pytorch()
+    for step in work.trace_tokens(writer, ids, settings):
+        send([step.token], step.log_prob, work.round_tensor(step.weights), False)
     send([], None, [], True)
 
 
 def _trace(state: ServerState, wanted: GenerateRequest) -> Response:
     name, writer = state.writers.open_or_first(wanted.writer)
     _, settings = sampling_settings(writer, wanted, state.settings.max_new_tokens)
-    (trace,) = trace_generation(writer, wanted.prompt, settings).traces
+    work = load_pytorch()
+    (trace,) = work.trace_generation(writer, wanted.prompt, settings).traces
     run = TraceRun(name, 1, lambda part: trace)
-    return json_response(make_view(run.trace(), name, state.traces.add(run)))
+    return json_response(work.make_view(run.trace(), name, state.traces.add(run)))
 
 
 N_BEST = 5
@@ -150,8 +151,9 @@ def _answer(state: ServerState, wanted: AnswerRequest) -> AnswerResponse:
     """Answer in a thread."""
     name, reader = state.readers.open_or_first(wanted.reader)
     question = make_question("request", wanted.question, wanted.context, [], "the question")
-    (answers,) = answer_questions(reader, [question], N_BEST)
-    seen, windows = trace_answer(reader, question, answers.spans[0]), reader.settings.windows
+    work = load_pytorch()
+    (answers,) = work.answer_questions(reader, [question], N_BEST)
+    seen, windows = work.trace_answer(reader, question, answers.spans[0]), reader.settings.windows
     return AnswerResponse(
         reader=name,
         question=[WordJson(word.text, list(word.indices)) for word in seen.question],
@@ -160,5 +162,5 @@ def _answer(state: ServerState, wanted: AnswerRequest) -> AnswerResponse:
         whole=len(cut_passage(make_passage(question, reader.tokenizer, windows), 0, windows)) == 1,
         stretches=[AnswerSpan(each.text, each.start, each.stop, each.probability) for each in answers.spans],
         nowhere=answers.no_answer,
-        view=make_view(seen.trace, name),
+        view=work.make_view(seen.trace, name),
     )

@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 
-from regard.align.heads import load_shown_heads
 from regard.config import choose
 from regard.data.normalise import language_code
+from regard.pipeline.live import LiveText
 from regard.pipeline.translator import Translation
 from regard.serve.batching import TranslationJob
 from regard.serve.libretranslate import Markup, detect_languages, split_markup
@@ -28,13 +28,13 @@ from regard.serve.requests import (
     json_response,
     read_request,
 )
-from regard.serve.schema_api import Detected, TranslateResponse, TranslationUpdate
+from regard.serve.schema_api import Detected, TranslateResponse, TranslationUpdate, to_json
 from regard.serve.schema_trace import HeadJson, View
-from regard.serve.serialize import make_head, make_view, render_html, to_json
-from regard.serve.state import NDJSON, ServerState, TraceRun
-from regard.trace.run import TextTracer
-from regard.trace.summary import HeadChoice
-from regard.trace.trace import Trace
+from regard.serve.state import NDJSON, ServerState, TraceRun, load_pytorch
+
+if TYPE_CHECKING:
+    from regard.trace.summary import HeadChoice
+    from regard.trace.trace import Trace
 
 
 def translate_routes(state: ServerState) -> APIRouter:
@@ -154,23 +154,22 @@ def _translate_response(
 
 def _stream(state: ServerState, wanted: TraceRequest, write: Callable[[str], None]) -> None:
     """Translate in a thread, and write a line as the translation grows."""
-    model, tracer = _open_tracer(state, wanted)
+    model, live = _open_text(state, wanted)
 
     def send(best: Translation, id: str | None = None) -> None:
         done = id is not None
         write(to_json(TranslationUpdate(best.text, best.tokens, best.score, done, id=id or None)) + "\n")
 
-    translation = tracer.follow(send)
-    run = TraceRun(model, len(tracer.text.parts), tracer.trace, _aligning(state.models, model))
-    send(translation, state.traces.add(run) if tracer.text.parts else "")
+    translation = live.follow(send)
+    send(translation, state.traces.add(_make_run(state, model, live)) if live.text.parts else "")
 
 
-def _open_tracer(state: ServerState, wanted: TraceRequest) -> tuple[str, TextTracer]:
+def _open_text(state: ServerState, wanted: TraceRequest) -> tuple[str, LiveText]:
     model = choose_model(state.models, wanted.model, wanted.source, wanted.target, wanted.text)
     translator = state.models.open(model)
     settings = decode_settings(translator.settings, wanted.beam, 1, state.settings)
     check_work([wanted.text], settings.beam, state.settings)
-    return model, TextTracer(translator, wanted.text, settings, forced_ids(translator, wanted.prefix))
+    return model, LiveText(translator, wanted.text, settings, forced_ids(translator, wanted.prefix))
 
 
 MAX_INT = 2**31 - 1
@@ -207,7 +206,11 @@ def trace_routes(state: ServerState) -> APIRouter:
     ) -> Response:
         """Return the exact weights, scores and score terms of one head."""
         run = state.traces.get(id)
-        return await state.jobs.run(request, lambda: json_response(make_head(run.trace(part, node), kind, layer, head)))
+
+        def work() -> Response:
+            return json_response(load_pytorch().make_head(run.trace(part, node), kind, layer, head))
+
+        return await state.jobs.run(request, work)
 
     @router.get("/{id}/html", response_class=Response, responses={200: {"content": {"text/html": {}}}})
     async def html(request: Request, id: str, node: Node = None, part: Part = 0) -> Response:
@@ -216,7 +219,7 @@ def trace_routes(state: ServerState) -> APIRouter:
 
         def render() -> str:
             trace = run.trace(part, node)
-            return render_html(trace, run.model, aligning=run.aligning(trace))
+            return load_pytorch().render_html(trace, run.model, aligning=run.aligning(trace))
 
         page = await state.jobs.run(request, render)
         return HTMLResponse(page, headers={"Content-Disposition": 'attachment; filename="regard.html"'})
@@ -226,20 +229,28 @@ def trace_routes(state: ServerState) -> APIRouter:
 
 def _trace(state: ServerState, wanted: TraceRequest) -> Response:
     """Trace the first part of a text in a thread; the others are traced when they are requested."""
-    model, tracer = _open_tracer(state, wanted)
-    if not tracer.text.parts:
+    model, live = _open_text(state, wanted)
+    if not live.text.parts:
         raise ValueError(f"text must contain words, got {wanted.text!r}")
-    run = TraceRun(model, len(tracer.text.parts), tracer.trace, _aligning(state.models, model))
+    run = _make_run(state, model, live)
     run.trace()
     return _view_response(run, state.traces.add(run), 0, None)
 
 
 def _view_response(run: TraceRun, id: str, part: int, node: int | None) -> Response:
     trace = run.trace(part, node)
-    return json_response(make_view(trace, run.model, id, part, run.n_parts, run.aligning(trace)))
+    return json_response(load_pytorch().make_view(trace, run.model, id, part, run.n_parts, run.aligning(trace)))
 
 
-def _aligning(models: ModelRegistry, model: str) -> Callable[[Trace], HeadChoice | None]:
-    """Return what tells the heads that align words best, if the model has cross attention and they were measured."""
-    folder = models.entries[model].folder
-    return lambda trace: load_shown_heads(folder, (len(trace.cross), trace.cross[0].n_heads)) if trace.cross else None
+def _make_run(state: ServerState, model: str, live: LiveText) -> TraceRun:
+    """Return the traces of a text, none of them made; they know the heads that align words best, where measured."""
+    folder = state.models.entries[model].folder
+
+    def make(part: int) -> "Trace":
+        return load_pytorch().trace_part(live, part)
+
+    def aligning(trace: "Trace") -> "HeadChoice | None":
+        sizes = (len(trace.cross), trace.cross[0].n_heads) if trace.cross else None
+        return None if sizes is None else load_pytorch().load_shown_heads(folder, sizes)
+
+    return TraceRun(model, len(live.text.parts), make, aligning)

@@ -1,8 +1,8 @@
 """JSON of everything but traces."""
 
-from dataclasses import dataclass
-
-from regard.study.positions import Cost, Waves
+import json
+from dataclasses import dataclass, fields
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -132,6 +132,25 @@ class Shift:
 
 
 @dataclass(frozen=True)
+class WavesJson:
+    """The periods of the rotating pairs of features, compared with the bits of a binary counter."""
+
+    shortest: float
+    longest: float
+    geometric: float  # largest deviation of the ratio of neighbours from their common ratio; 0 is a perfect progression
+    pairs_per_halving: float | None  # a binary counter has 1: each bit flips half as often as the one before
+
+
+@dataclass(frozen=True)
+class CostJson:
+    """Numbers of parameters: of the encoding itself, and of the attention layer above it."""
+
+    scheme: int
+    layer_added: int
+    layer_concatenated: int | None  # None where there is no code to set beside the token's vector
+
+
+@dataclass(frozen=True)
 class Positions:
     """A position encoding of some length and width."""
 
@@ -145,11 +164,11 @@ class Positions:
     codes: list[list[float]]  # [position][feature]; of a bias what each offset adds, [offset][head or feature]
     profile: list[float]  # mean dot product of two positions 0, 1, 2 … steps apart
     laws: list[LawJson]
-    waves: Waves | None
+    waves: WavesJson | None
     half_distance: int | None  # first distance at which the dot product is half of that at 0
     distinct_up_to: int | None  # all codes up to this position are distinct
     compared_up_to: int  # the last position that was compared with all before it
-    cost: Cost
+    cost: CostJson
     shift: Shift | None
     words: list[list[float]]  # random unit-variance vectors as wide as a code, to add to codes or concatenate with them
 
@@ -262,3 +281,12 @@ class Studies:
     """The studies of this server."""
 
     studies: list[Study]
+
+
+def to_json(value: Any) -> str:
+    """Serialise a dataclass, or a list of them; NaN and infinities raise."""
+    return json.dumps(value, default=_shallow, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _shallow(value: Any) -> dict[str, Any]:
+    return {field.name: getattr(value, field.name) for field in fields(value)}

@@ -1,11 +1,9 @@
 """Trace -> JSON and HTML."""
 
-import json
 import re
 import zlib
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
 from math import isfinite
 from os import PathLike
 from pathlib import Path
@@ -19,6 +17,7 @@ from torch import Tensor
 from regard.atomic import atomic_file
 from regard.serve import PAGE, UNBUILT, InternalError
 from regard.serve import schema_trace as view
+from regard.serve.schema_api import to_json
 from regard.serve.schema_trace import HeadJson, Saved, View
 from regard.trace.attention import KINDS, AttentionMap, mean_relative_entropy
 from regard.trace.search_tree import SearchTree
@@ -215,15 +214,6 @@ def _leaves(tree: SearchTree) -> list[view.Leaf]:
             )
         )
     return sorted(leaves, key=lambda leaf: (not leaf.finished, -(leaf.score or 0.0)))[:MAX_LEAVES]
-
-
-def to_json(value: Any) -> str:
-    """Serialise a dataclass, or a list of them; NaN and infinities raise."""
-    return json.dumps(value, default=_shallow, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-
-
-def _shallow(value: Any) -> dict[str, Any]:
-    return {field.name: getattr(value, field.name) for field in fields(value)}
 
 
 PLACEHOLDER = "<!--regard-view-->"

@@ -4,7 +4,9 @@ import asyncio
 import errno
 import json
 import logging
+import os
 import socket
+import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from math import inf
@@ -12,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import h11
-import torch
 import uvicorn
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
@@ -286,7 +287,9 @@ BACKLOG, ACCEPTED_AT_ONCE = 256, 16
 
 def serve(app: FastAPI, listeners: Sequence[socket.socket], settings: ServeSettings, ready: Callable[[], None]) -> None:
     """Serve until interrupted; call `ready` as soon as requests are accepted."""
-    torch.set_num_threads(settings.threads)  # before any thread starts: each inherits the setting
+    os.environ["OMP_NUM_THREADS"] = str(settings.threads)  # read by our own library, and by PyTorch if it comes later
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.set_num_threads(settings.threads)  # before any thread starts: each inherits the setting
     limit_arenas()
     server = make_server(app, settings, ready)
     try:

@@ -7,25 +7,28 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from secrets import token_urlsafe
 from threading import Lock
-from typing import Any, TypeVar
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
-from torch import Tensor
 
+from regard.extras import needed_by
 from regard.pipeline import load_generator
-from regard.qa.model import load_reader
 from regard.serve import BusyError, DisconnectedError, LateError, NotFoundError, ServeSettings
 from regard.serve.batching import BatchQueue
 from regard.serve.memory import MemoryTrimmer
 from regard.serve.middleware import Metrics
 from regard.serve.models import LazyModels, ModelRegistry, folder_name
 from regard.serve.requests import INTERNAL, STATUS
-from regard.trace.attention import AttentionMap, RecordedAttention
-from regard.trace.summary import HeadChoice
-from regard.trace.trace import Trace
+
+if TYPE_CHECKING:
+    from regard.qa.model import QuestionReader
+    from regard.trace.summary import HeadChoice
+    from regard.trace.trace import Trace
 
 T = TypeVar("T")
 N_THREADS = 4  # so that some long streams do not block everybody else
@@ -200,13 +203,13 @@ class TraceRun:
 
     model: str
     n_parts: int
-    make: Callable[[int], Trace]  # the best path of a part
-    aligning: Callable[[Trace], HeadChoice | None] = lambda trace: None  # the heads that align words best
+    make: "Callable[[int], Trace]"  # the best path of a part
+    aligning: "Callable[[Trace], HeadChoice | None]" = lambda trace: None  # the heads that align words best
     n_bytes: int = 0  # of all its tensors, were as many traces cached as may be
-    traces: OrderedDict[tuple[int, int | None], Trace] = field(default_factory=OrderedDict)
+    traces: "OrderedDict[tuple[int, int | None], Trace]" = field(default_factory=OrderedDict)
     lock: Lock = field(default_factory=Lock)
 
-    def trace(self, part: int = 0, node: int | None = None) -> Trace:
+    def trace(self, part: int = 0, node: int | None = None) -> "Trace":
         """Return the path to a node, by default the best."""
         if not 0 <= part < self.n_parts:
             raise ValueError(f"part must be between 0 and {self.n_parts - 1}, got {part}")
@@ -216,10 +219,10 @@ class TraceRun:
                 return best
             return self._cached((part, node), partial(best.at, node))
 
-    def _cached(self, key: tuple[int, int | None], make: Callable[[], Trace]) -> Trace:
+    def _cached(self, key: tuple[int, int | None], make: "Callable[[], Trace]") -> "Trace":
         if key not in self.traces:
             trace = self.traces[key] = make()
-            self.n_bytes = max(self.n_bytes, MAX_TRACES * sum(map(_attention_bytes, trace.attention)))
+            self.n_bytes = max(self.n_bytes, MAX_TRACES * sum(each.n_bytes for each in trace.attention))
         self.traces.move_to_end(key)
         while len(self.traces) > MAX_TRACES:
             self.traces.popitem(last=False)
@@ -261,19 +264,16 @@ class TraceCache:
             return self._runs[id]
 
 
-def _attention_bytes(attention_map: AttentionMap) -> int:
-    if not isinstance(attention_map, RecordedAttention):
-        return 0
-    tensors = (
-        attention_map.q,
-        attention_map.k,
-        attention_map.v,
-        attention_map.out,
-        attention_map.extra,
-        attention_map.bias,
-    )
-    parts = () if attention_map.parts is None else (attention_map.parts.q, attention_map.parts.k)
-    return sum(x.numel() * x.element_size() for x in (*tensors, *parts) if isinstance(x, Tensor))
+def load_pytorch() -> ModuleType:
+    """Return what routes compute with PyTorch, which is imported when one first needs it."""
+    with needed_by("this route"):
+        from regard.serve import pytorch
+
+    return pytorch
+
+
+def _load_reader(folder: Path) -> "QuestionReader":
+    return load_pytorch().load_reader(folder)
 
 
 class ServerState:
@@ -286,7 +286,7 @@ class ServerState:
         self.queue = BatchQueue(models, settings, self.metrics)
         self.waiter = Waiter(settings.max_seconds)
         self.jobs = JobPool(settings.max_jobs, self.waiter)
-        self.readers = LazyModels("reader", {folder_name(each): each for each in settings.readers}, load_reader)
+        self.readers = LazyModels("reader", {folder_name(each): each for each in settings.readers}, _load_reader)
         self.writers = LazyModels("writer", {folder_name(each): each for each in settings.writers}, load_generator)
         self.traces = TraceCache(settings.cached_traces, settings.cached_bytes)
         self.trimmer = MemoryTrimmer()

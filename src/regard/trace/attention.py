@@ -54,6 +54,11 @@ class AttentionMap(ABC):
     def n_heads(self) -> int:
         return self.sizes[0]
 
+    @property
+    def n_bytes(self) -> int:
+        """The size of the tensors that were kept for it."""
+        return 0
+
     @abstractmethod
     def weights(self, head: int | None = None) -> Float[Tensor, "*H Q K"]:
         """Return the weight of each key for each query; a query without allowed keys has zeros."""
@@ -144,6 +149,12 @@ class RecordedAttention(AttentionMap):
     @property
     def sizes(self) -> tuple[int, int, int]:
         return self.q.shape[0], self.q.shape[1], self.k.shape[1]
+
+    @property
+    def n_bytes(self) -> int:
+        parts = () if self.parts is None else (self.parts.q, self.parts.k)
+        kept = (self.q, self.k, self.v, self.out, self.extra, self.bias, *parts)
+        return sum(x.nbytes for x in kept if x is not None)
 
     def weights(self, head: int | None = None) -> Float[Tensor, "*H Q K"]:
         return self._asked(head, lambda alone, q, k, mask, bias: alone.weights(q, k, mask, bias))

@@ -1,4 +1,4 @@
-"""Record a search; replay its best path through the plain model with hooks."""
+"""Replay a path of a search through the plain model with hooks."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -7,22 +7,18 @@ from dataclasses import dataclass, field, replace
 from inspect import signature
 from typing import Any, TypeVar
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention import Attention
 from regard.batch import Batch, make_batch
-from regard.engine import Engine
 from regard.model import DecoderOnly, MultiHeadAttention, Recurrent, Seq2Seq, Transformer
 from regard.model.multihead import split_heads
 from regard.model.norm import Residual
 from regard.model.quantize import dequantize_linears
 from regard.model.seq2seq import allowed_log_probs, label_log_probs, top_k
-from regard.padding import Ids
 from regard.position import OffsetBias, Position
-from regard.search.decoder import DecoderState, IncrementalDecoder, TopK
 from regard.trace.attention import RecordedAttention
 from regard.trace.decompose import first_parts
 from regard.trace.trace import ResidualNorms
@@ -121,81 +117,6 @@ def to_cpu(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
 
 def _norms(x: Tensor) -> Tensor:
     return to_cpu(x[0]).norm(dim=-1)
-
-
-@dataclass(eq=False)
-class SearchRecord:
-    """What one search was offered: at each step the most probable continuations, sentence by sentence."""
-
-    left: list[int]  # the sentences that are still being written
-    steps: list[list[TopK]] = field(default_factory=list)  # of each sentence, N hypotheses a step
-
-    def record(self, best: TopK) -> None:
-        """Write one step down."""
-        n = len(best.tokens) // len(self.left)
-        for number, sentence in enumerate(self.left):
-            rows = slice(number * n, (number + 1) * n)
-            self.steps[sentence].append(TopK(best.log_probs[rows], best.tokens[rows]))
-
-
-class RecordedState(DecoderState):
-    """Another state, with what happens to it written down."""
-
-    def __init__(self, state: DecoderState, record: SearchRecord):
-        self.state = state
-        self.record = record
-
-    def reorder(self, rows: Int[np.ndarray, " R"]) -> "RecordedState":
-        return RecordedState(self.state.reorder(rows), self.record)
-
-    def keep(self, sentences: Int[np.ndarray, " M"]) -> "RecordedState":
-        self.record.left = [self.record.left[i] for i in sentences.tolist()]
-        return RecordedState(self.state.keep(sentences), self.record)
-
-
-class RecordingDecoder(IncrementalDecoder):
-    """Another decoder, asked just what the search asks: the search finds what it finds without a recorder."""
-
-    def __init__(self, decoder: IncrementalDecoder):
-        self.decoder = decoder
-        self.limit = decoder.limit
-        self.records: list[SearchRecord] = []
-
-    def start(self, sources: Sequence[Ids], n_hypotheses: int) -> RecordedState:
-        B = len(sources)
-        self.records.append(SearchRecord(list(range(B)), [[] for _ in range(B)]))
-        return RecordedState(self.decoder.start(sources, n_hypotheses), self.records[-1])
-
-    def top_k(
-        self, tokens: Int[np.ndarray, " R"], state: DecoderState, forced: Int[np.ndarray, " R"] | None, k: int
-    ) -> tuple[TopK, RecordedState]:
-        assert isinstance(state, RecordedState), f"a recorder continues its own states, got {type(state)}"
-        best, after = self.decoder.top_k(tokens, state.state, forced, k)
-        state.record.record(best)
-        return best, RecordedState(after, state.record)
-
-    def log_probs(
-        self, tokens: Int[np.ndarray, " R"], state: DecoderState, forced: Int[np.ndarray, " R"] | None
-    ) -> tuple[Float[np.ndarray, "R V"], RecordedState]:
-        assert isinstance(state, RecordedState), f"a recorder continues its own states, got {type(state)}"
-        log_probs, after = self.decoder.log_probs(tokens, state.state, forced)
-        return log_probs, RecordedState(after, state.record)
-
-
-class RecordingEngine(Engine):
-    """Another engine, searched step by step with everything it was offered written down."""
-
-    def __init__(self, engine: Engine, decoder: RecordingDecoder | None = None):
-        self._engine = engine
-        self._decoder = decoder or RecordingDecoder(engine.decoder)
-
-    @property
-    def model(self) -> Seq2Seq:
-        return self._engine.model
-
-    @property
-    def decoder(self) -> RecordingDecoder:
-        return self._decoder
 
 
 N_ALTERNATIVES = 10

@@ -1,35 +1,24 @@
 """`trace()`: run a pipeline as always, and record what the run did; for translation and generation, live and after."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, singledispatch
 from itertools import islice
 from math import inf
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from regard.config import DecodeSettings
 from regard.data.tokenizer import Tokenizer
-from regard.padding import BOS, EOS, Ids, length_sorted
+from regard.padding import BOS, EOS, length_sorted
 from regard.pipeline.generator import Generator, generate_tokens
-from regard.pipeline.translator import UNREAD, WINDOW, SegmentedText, Translation, Translator, make_translation
-from regard.search.beam import advance, candidates, one_beginning
-from regard.search.decoder import IncrementalDecoder, TopK
-from regard.search.hypothesis import Hypothesis, begin
-from regard.trace.replay import (
-    RecordedState,
-    Recorder,
-    Recording,
-    RecordingDecoder,
-    RecordingEngine,
-    Replay,
-    SearchRecord,
-    private_copy,
-    replay,
-)
+from regard.pipeline.live import LiveText, RecordingDecoder, RecordingEngine, with_engine
+from regard.pipeline.translator import UNREAD, WINDOW, Translation, Translator, make_translation
+from regard.search.decoder import TopK
+from regard.search.hypothesis import Hypothesis
+from regard.trace.replay import Recorder, Recording, Replay, private_copy, replay
 from regard.trace.search_tree import SearchTree, build_tree, written_tokens
 from regard.trace.trace import OutputToken, TokenAlternative, Trace
 
@@ -112,7 +101,7 @@ def _trace_window(
     translator: Translator, texts: Sequence[str], settings: DecodeSettings, forced: list[int]
 ) -> Iterator[TracedTranslation]:
     engine = RecordingEngine(translator.engine)
-    recording = _with_engine(translator, engine)
+    recording = with_engine(translator, engine)
     segmented = recording.segment(texts, settings)
     found = recording.search(segmented, settings, forced, lambda n_lines: None)
     flat = [part for text in segmented for part in text.parts]
@@ -120,11 +109,6 @@ def _trace_window(
     for translation, text in zip(recording.merge(segmented, found, settings), segmented, strict=True):
         traces = tuple(make_trace(translator, settings, *one) for one in islice(searches, len(text.parts)))
         yield TracedTranslation(translation, traces)
-
-
-def _with_engine(translator: Translator, engine: RecordingEngine) -> Translator:
-    languages, limits = (translator.src_lang, translator.tgt_lang), (translator.max_len, translator.shortlist)
-    return Translator(engine, translator.tokenizer, translator.settings, *languages, *limits)
 
 
 def _steps_of_parts(decoder: RecordingDecoder, parts: list[list[int]], settings: DecodeSettings) -> list[list[TopK]]:
@@ -143,6 +127,11 @@ def make_trace(
     """Return the trace of the best hypothesis of one part."""
     tree = make_tree(translator.tokenizer, settings, found, steps)
     return trace_path(translator, settings, source, tree, tree.best)
+
+
+def trace_part(live: LiveText, part: int) -> Trace:
+    """Return the trace of one part of a text, as `trace_texts` does."""
+    return make_trace(live.translator, live.settings, live.text.parts[part], *live.searched(part))
 
 
 def make_tree(tokenizer: Tokenizer, settings: DecodeSettings, found: list[Hypothesis], steps: list[TopK]) -> SearchTree:
@@ -247,105 +236,3 @@ def _last_row(recording: Recording) -> Float[Tensor, " T"]:
     recording.calls.clear()
     recording.outputs.clear()
     return weights
-
-
-NO_LIMIT = np.array([2**31])  # it is the search that knows when to stop
-
-OnStep = Callable[[Hypothesis], None]
-
-
-class LiveRecord(SearchRecord):
-    """Decides at each step as the search does, from the very numbers that it has; for one sentence."""
-
-    def __init__(self, settings: DecodeSettings, n_hypotheses: int, on_step: OnStep):
-        super().__init__([0], [[]])
-        self.settings = settings
-        self.on_step = on_step
-        self.partial = one_beginning(begin(NO_LIMIT, n_hypotheses))
-
-    def record(self, best: TopK) -> None:
-        super().record(best)
-        if self.settings.method == "beam":
-            self.partial = advance(self.partial, candidates(best, self.partial.totals))
-        else:
-            self.partial = self.partial.extend(best.tokens[:, :1], best.log_probs[:, :1], np.array([[0]]))
-        self.on_step(self.partial.hypotheses(np.array([0]), self.settings.length_penalty)[0][0])
-
-
-class StreamingDecoder(RecordingDecoder):
-    """Another decoder, whose search for one sentence is reported at each step."""
-
-    def __init__(self, decoder: IncrementalDecoder, settings: DecodeSettings, on_step: OnStep):
-        super().__init__(decoder)
-        self.settings = settings
-        self.on_step = on_step
-
-    def start(self, sources: Sequence[Ids], n_hypotheses: int) -> RecordedState:
-        self.records.append(LiveRecord(self.settings, n_hypotheses, self.on_step))
-        return RecordedState(self.decoder.start(sources, n_hypotheses), self.records[-1])
-
-
-class TextTracer:
-    """A text whose parts are traced one by one, when they are asked for; what was followed is not searched again."""
-
-    def __init__(self, translator: Translator, text: str, settings: DecodeSettings, prefix: list[int]):
-        self.translator = translator
-        self.settings = settings
-        self.prefix = prefix
-        self.text = translator.segment([text], settings)[0]
-        self._searched: dict[int, tuple[list[Hypothesis], list[TopK]]] = {}
-
-    def trace(self, part: int) -> Trace:
-        """Return the trace of one part, as `trace_texts` does."""
-        if part not in self._searched:
-            self._search(part, RecordingDecoder(self.translator.engine.decoder))
-        found, steps = self._searched[part]
-        return make_trace(self.translator, self.settings, self.text.parts[part], found, steps)
-
-    def follow(self, on_step: Callable[[Translation], None]) -> Translation:
-        """Translate as always, and report what the translation would be if the leading hypothesis ended there.
-
-        That is after each step of the first parts, and then after some parts at once, which is many times faster.
-        Whatever `on_step` raises ends the search.
-        """
-        found: list[list[Hypothesis]] = []
-
-        def so_far(now: Hypothesis) -> None:
-            on_step(_merged(self.translator, self.text, [*found, [now]], self.settings))
-
-        for part in range(len(self.text.parts))[:STEPPED_PARTS]:
-            found.append(self._search(part, StreamingDecoder(self.translator.engine.decoder, self.settings, so_far)))
-        for first in range(STEPPED_PARTS, len(self.text.parts), JOINT_PARTS):
-            rest = self.text.parts[first : first + JOINT_PARTS]
-            some = SegmentedText(rest, [""] * (len(rest) + 1))
-            found += self.translator.search([some], self.settings, [], lambda n_lines: None)
-            on_step(_merged(self.translator, self.text, found, self.settings))
-        return _merged(self.translator, self.text, found, self.settings)
-
-    def _search(self, part: int, decoder: RecordingDecoder) -> list[Hypothesis]:
-        recording = _with_engine(self.translator, RecordingEngine(self.translator.engine, decoder))
-        one = SegmentedText([self.text.parts[part]], ["", ""])
-        (found,) = recording.search([one], self.settings, [] if part else self.prefix, lambda n_lines: None)
-        self._searched[part] = found, decoder.records[0].steps[0]
-        return found
-
-
-STEPPED_PARTS, JOINT_PARTS = 4, 16
-
-
-def follow(
-    translator: Translator,
-    text: str,
-    settings: DecodeSettings,
-    prefix: list[int],
-    on_step: Callable[[Translation], None],
-) -> Translation:
-    """Translate a text that begins with the ids of the prefix, and report how it grows: see `TextTracer.follow`."""
-    return TextTracer(translator, text, settings, prefix).follow(on_step)
-
-
-def _merged(
-    translator: Translator, text: SegmentedText, found: list[list[Hypothesis]], settings: DecodeSettings
-) -> Translation:
-    now = text if len(found) == len(text.parts) else text.first(len(found))
-    return next(translator.merge([now], found, settings))

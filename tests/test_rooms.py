@@ -31,6 +31,7 @@ NEW_SUBJECTS = {
     "serve/pytorch.py",
     "serve/studies.py",
     "study/bottleneck.py",
+    "study/linear_probe.py",
     "study/norms.py",
     "study/permutation.py",
     "study/residuals.py",

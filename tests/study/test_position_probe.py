@@ -7,25 +7,36 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from torch.testing import assert_close
+from transformers import (
+    BartConfig,
+    BartModel,
+    BertConfig,
+    BertModel,
+    GPT2Config,
+    GPT2Model,
+    PreTrainedTokenizerFast,
+)
 
 from regard.batch import make_batch
 from regard.model.norm import LayerNorm, Residual
 from regard.padding import BOS, EOS
+from regard.study.linear_probe import STRENGTHS, fit_ridge, probe, r_squared
 from regard.study.no_residuals import NoResidual, SmallSettings, renumber_tokens, small_models, without_residuals
 from regard.study.position_probe import (
-    STRENGTHS,
     ProbeSettings,
-    fit_ridge,
+    figure,
     is_word,
-    probe,
     probe_points,
-    r_squared,
     relative_positions,
     run,
+    run_hf,
+    tables,
 )
 from regard.study.sequences import bundled_pairs, encode_pairs
 from regard.study.stream_parts import code_vectors, scheme_of, word_vectors
+from regard.trace.hugging_face import record_hf_states
 from regard.trace.residual import Tokens, record_streams
 from tests.parts import noise
 from tests.study.models import make_pairs, translator_with
@@ -245,3 +256,85 @@ def test_few_sentences_are_refused():
     few = SENTENCES < 7
     with pytest.raises(ValueError, match="needs 8 sentences or more, some to learn from and some held out, got 7"):
         probe(planted(1.0)[few], PLACES[few][:, None], SENTENCES[few], 1, 0)
+
+
+WORDS = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", *"abcdefgh"]
+
+
+def make_tokenizer():
+    """Makes a tokenizer for which a word is a token, between [CLS] and [SEP]."""
+    plain = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    plain.pre_tokenizer = pre_tokenizers.Whitespace()
+    ends = [("[CLS]", 1), ("[SEP]", 2)]
+    plain.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=ends)
+    names = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]"}
+    return PreTrainedTokenizerFast(tokenizer_object=plain, model_max_length=24, **names)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return make_tokenizer()
+
+
+def make_bert():
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 8}
+    return BertModel(BertConfig(vocab_size=len(WORDS), max_position_embeddings=24, initializer_range=0.5, **sizes))
+
+
+def make_gpt2():
+    torch.manual_seed(0)
+    sizes = {"n_embd": 16, "n_layer": 3, "n_head": 2, "n_positions": 24}
+    return GPT2Model(GPT2Config(vocab_size=len(WORDS), initializer_range=0.5, **sizes))
+
+
+def make_bart():
+    torch.manual_seed(0)
+    sizes = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 2, "encoder_ffn_dim": 8, "decoder_ffn_dim": 8}
+    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "max_position_embeddings": 24}
+    ids = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 0}
+    return BartModel(BartConfig(vocab_size=len(WORDS), **sizes, **heads, **ids))
+
+
+def texts(n):
+    generator = torch.Generator().manual_seed(1)
+    lengths = torch.randint(3, 12, (n,), generator=generator).tolist()
+    rows = [[WORDS[4 + int(each)] for each in torch.randint(8, (m,), generator=generator)] for m in lengths]
+    return [(" ".join(row), " ".join(reversed(row))) for row in rows]
+
+
+@pytest.mark.parametrize(("make", "stacks"), [(make_bert, [2]), (make_gpt2, [3]), (make_bart, [1, 2])])
+def test_positions_are_read_from_hugging_face_models(make, stacks, tokenizer):
+    model = make().train()
+    study = run_hf("theirs", model, tokenizer, texts(60), ProbeSettings(splits=2))
+    assert model.training and not study.small
+    assert [len(stack.points) - 1 for stack in study.stacks] == stacks
+    for stack in study.stacks:
+        names = [score.point for score in stack.points]
+        assert names == ["embedding", *(f"layer {n}" for n in range(len(names) - 1))]
+        assert stack.points[0].position.mean > 0.5 > stack.words.position.mean + 0.3
+        assert all(score.shuffled.mean < 0.1 for score in stack.points)
+    assert list(tables(study)) == ["stream"] and len(figure(study).axes) == len(stacks)
+
+
+@torch.no_grad()
+def test_hidden_states_are_those_that_the_model_returns(tokenizer):
+    model, pairs = make_bert().eval(), [("a b", ""), ("c d e x", "")]
+    (states,) = record_hf_states(model, tokenizer, pairs)
+    rows = [model(**tokenizer(text, return_tensors="pt"), output_hidden_states=True) for text, _ in pairs]
+    for layer, found in enumerate(states.layers):
+        assert_close(found, torch.cat([row.hidden_states[layer][0] for row in rows]))
+    assert_close(found, torch.cat([row.last_hidden_state[0] for row in rows]))
+    assert states.tokens.positions.tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 4, 5]
+    assert states.tokens.sentences.tolist() == [0] * 4 + [1] * 6
+    # [CLS] and [SEP] are no words, and [UNK] stands for one
+    assert is_word(states.tokens, states.special).tolist() == [*[False, True, True, False], False, *[True] * 4, False]
+    assert_close(states.words, model.embeddings.word_embeddings(states.tokens.ids))
+
+
+def test_what_a_model_cannot_read_is_left_out_and_too_little_is_refused(tokenizer):
+    pairs = [*texts(20), (" ".join("a" * 40), "")]
+    study = run_hf("theirs", make_gpt2(), tokenizer, pairs, ProbeSettings(splits=2))
+    assert (study.n_pairs, study.n_unread) == (20, 1)
+    with pytest.raises(ValueError, match="needs 16 texts or more that the model can read, got 3"):
+        run_hf("theirs", make_gpt2(), tokenizer, pairs[-4:], ProbeSettings())

@@ -10,7 +10,7 @@ import torch
 from rich.table import Table
 from rich.text import Text
 
-from regard.cli.evaluate import read_with_model
+from regard.cli.evaluate import read_sides, read_with_model
 from regard.device import find_device
 from regard.pipeline import load_translator
 from regard.pipeline.translator import Translator
@@ -90,6 +90,41 @@ def read_inputs(model: str, data: list[str] | None, limit: int, device: str) -> 
         translator = load_translator(model, device=place)
         pairs = bundled_pairs(translator.src_lang, translator.tgt_lang)[:limit]
     return ModelInputs(short_name(model), translator, pairs, place)
+
+
+HF = "hf:"  # before the folder or name of a Hugging Face model
+
+
+@dataclass(frozen=True)
+class HFInputs:
+    """A Hugging Face model, and the pairs that a study reads with it; most models read their sources alone."""
+
+    name: str
+    model: Any
+    tokenizer: Any
+    pairs: list[tuple[str, str]]
+    device: str
+
+
+def read_hf_inputs(model: str, data: list[str] | None, limit: int, device: str) -> HFInputs:
+    """Open a Hugging Face model and a text; without a text, the bundled sentences, English to Chinese."""
+    place, name = torch.device(find_device(device)).type, model.removeprefix(HF)
+    made, tokenizer = load_hf(name)
+    pairs = read_sides(data, ("src", "tgt"), limit=limit) if data else bundled_pairs("en", "zh")[:limit]
+    return HFInputs(HF + short_name(name), made.to(place), tokenizer, pairs, place)
+
+
+def load_hf(name: str) -> tuple[Any, Any]:
+    """Load a model without its head, and its tokenizer; no code that comes with a model is run."""
+    try:
+        from transformers import AutoModel, AutoTokenizer  # which this package does not need
+    except ImportError as error:
+        raise ValueError(f"{HF}{name} needs transformers, which is not installed: pip install transformers") from error
+    try:
+        return AutoModel.from_pretrained(name), AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ValueError(f"{HF}{name} cannot be opened as a Hugging Face model: {reason}") from error
 
 
 def table_json(table: Table) -> dict[str, Any]:

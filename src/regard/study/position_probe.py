@@ -1,8 +1,8 @@
 """`regard study position-probe`: is position lost in the upper layers?"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -13,6 +13,7 @@ from regard.model.layers import Embedding
 from regard.padding import BOS, EOS, PAD, Ids
 from regard.pipeline.translator import Translator
 from regard.plot.style import COLOURS, in_style, new_figure
+from regard.study.linear_probe import probe
 from regard.study.no_residuals import SmallSettings, n_small_models, renumber_tokens, small_models
 from regard.study.repeats import MeanStd, mean_std
 from regard.study.sequences import encode_pairs
@@ -20,78 +21,15 @@ from regard.study.stream_parts import code_vectors, scheme_of, word_vectors
 from regard.study.timing import one_thread
 from regard.terminal import QUIET
 from regard.trace.head_ablation import ProgressBar, no_progress
+from regard.trace.hugging_face import HiddenStates, record_hf_states
 from regard.trace.residual import Stream, Tokens, plain_transformer, record_streams
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Times the mean variance of a feature; the one to use is chosen on a part of the training sentences.
-STRENGTHS = tuple(10.0**power for power in range(-8, 3))
-HELD_OUT = 0.25  # of the sentences
-
-
-def fit_ridge(
-    x: Float[Tensor, "N D"], y: Float[Tensor, "N K"], strengths: Float[Tensor, "S K"]
-) -> tuple[Float[Tensor, "S D K"], Float[Tensor, "S K"]]:
-    """Return `argmin_w mean (y − w·x − b)² + λ |w|²` and b, for each target with strengths of its own.
-
-    `λ` is the strength times the mean variance of a feature. One decomposition of the D × D matrix of covariances
-    serves all strengths and targets.
-    """
-    centre, middle = x.mean(0), y.mean(0)
-    x, y = x - centre, y - middle
-    values, vectors = torch.linalg.eigh(x.T @ x / len(x))
-    values = values.clamp(min=0.0)
-    turned = vectors.T @ (x.T @ y) / len(x)  # (D, K)
-    penalty = (strengths * values.mean()).clamp(min=torch.finfo(x.dtype).tiny)
-    weights = vectors @ (turned / (values[:, None] + penalty[:, None]))  # (S, D, K)
-    return weights, middle - centre @ weights
-
-
-def r_squared(y: Float[Tensor, "N K"], guess: Float[Tensor, "*S N K"]) -> Float[Tensor, "*S K"]:
-    """Return `1 − Σ (y − guess)² / Σ (y − mean)²`: 1 for a perfect guess, 0 for one no better than the mean."""
-    total = (y - y.mean(0)).square().sum(0)
-    return 1 - (y - guess).square().sum(-2) / total
-
-
-def probe(
-    x: Float[Tensor, "N D"], y: Float[Tensor, "N K"], sentences: Int[Tensor, " N"], splits: int, seed: int
-) -> Float[Tensor, "splits K"]:
-    """Fit y from x on three quarters of the sentences, and return R² on the others, for several random splits."""
-    numbers = sentences.unique()
-    if len(numbers) < 8:
-        raise ValueError(f"a probe needs 8 sentences or more, some to learn from and some held out, got {len(numbers)}")
-    x, y = x.double(), y.double()
-    generator = torch.Generator().manual_seed(seed)
-    return torch.stack([_split(x, y, sentences, numbers, generator) for _ in range(splits)])
-
-
-def _split(x: Tensor, y: Tensor, sentences: Tensor, numbers: Tensor, generator: torch.Generator) -> Tensor:
-    """Choose strengths on a part of the training sentences, fit on all of them, and return R² on the test sentences."""
-    shuffled = numbers[torch.randperm(len(numbers), generator=generator)]
-    n_test = round(HELD_OUT * len(numbers))
-    n_tried = round(HELD_OUT * (len(numbers) - n_test))
-    test, tried = (torch.isin(sentences, some) for some in (shuffled[:n_test], shuffled[n_test : n_test + n_tried]))
-    every = torch.tensor(STRENGTHS, dtype=x.dtype)[:, None].expand(-1, y.shape[1])
-    best = _fit_and_score(x, y, ~test & ~tried, tried, every).argmax(0)
-    return _fit_and_score(x, y, ~test, test, every.gather(0, best[None]))[0]
-
-
-def _fit_and_score(
-    x: Tensor, y: Tensor, fitted: Bool[Tensor, " N"], scored: Bool[Tensor, " N"], strengths: Tensor
-) -> Float[Tensor, "S K"]:
-    """Fit and return R²; guesses are clamped to the range of the training targets.
-
-    Where a stream has collapsed to almost equal vectors, one that differs lies millions of standard deviations away,
-    and would be extrapolated as far.
-    """
-    weights, offset = fit_ridge(x[fitted], y[fitted], strengths)
-    guess = x[scored] @ weights + offset[:, None]
-    return r_squared(y[scored], guess.clamp(y[fitted].amin(0), y[fitted].amax(0)))
-
-
 LEAST_PAIRS = 16
+SPECIAL = (PAD, BOS, EOS)
 
 
 @dataclass(frozen=True)
@@ -151,7 +89,7 @@ class ProbeStudy:
     n_words: dict[str, int]  # that are probed, in each stack
     settings: ProbeSettings
     stacks: list[StackScores]
-    small: list[SmallScores]
+    small: list[SmallScores]  # none for other people's models, which read with tokenizers of their own
 
 
 SETTINGS = ProbeSettings()
@@ -181,6 +119,38 @@ def run(
     return ProbeStudy(name, scheme_of(plain), len(text.src), text.n_unread, n_words, settings, stacks, small)
 
 
+@one_thread()
+def run_hf(
+    name: str,
+    model: Any,
+    tokenizer: Any,
+    pairs: Sequence[tuple[str, str]],
+    settings: ProbeSettings,
+    bar: ProgressBar = no_progress,
+) -> ProbeStudy:
+    """Probe a Hugging Face model at its embedding and after each layer.
+
+    An encoder–decoder reads pairs, any other model their sources.
+    """
+    states = record_hf_states(model, tokenizer, pairs[: settings.most], bar)
+    n_pairs = len(states[0].tokens.sentences.unique()) if states else 0
+    if n_pairs < LEAST_PAIRS:
+        raise ValueError(f"this study needs {LEAST_PAIRS} texts or more that the model can read, got {n_pairs}")
+    stacks = [_probe_hf_stack(each, settings) for each in bar(states, len(states), "probing")]
+    n_words = {each.stack: int(is_word(each.tokens, each.special).sum()) for each in states}
+    n_unread = min(len(pairs), settings.most) - n_pairs
+    scheme = f"{model.config.model_type}'s own"
+    return ProbeStudy(name, scheme, n_pairs, n_unread, n_words, replace(settings, small_seeds=0), stacks, [])
+
+
+def _probe_hf_stack(states: HiddenStates, settings: ProbeSettings) -> StackScores:
+    points, (words,) = (
+        _scores(probe_points(each, states.tokens, settings, states.special))
+        for each in (states.points(), {"words": states.words})
+    )
+    return StackScores(states.stack, points, [], words, None)
+
+
 def probe_stack(stream: Stream, embedding: Embedding, settings: ProbeSettings) -> StackScores:
     """Probe one stack of a model, its sub-layers' updates, and words and codes alone."""
     ids, positions = stream.tokens.ids, stream.tokens.positions
@@ -194,20 +164,25 @@ def probe_stack(stream: Stream, embedding: Embedding, settings: ProbeSettings) -
     return StackScores(stream.stack, points, written, named["words"], named.get("codes"))
 
 
-def probe_points(vectors: dict[str, Float[Tensor, "N D"]], tokens: Tokens, settings: ProbeSettings) -> Raw:
-    """Return R² at each point; BOS and EOS are left out."""
-    words = is_word(tokens)
+def probe_points(
+    vectors: dict[str, Float[Tensor, "N D"]],
+    tokens: Tokens,
+    settings: ProbeSettings,
+    special: tuple[int, ...] = SPECIAL,
+) -> Raw:
+    """Return R² at each point; special tokens, such as BOS and EOS, are left out."""
+    words = is_word(tokens, special)
     positions, sentences = tokens.positions[words], tokens.sentences[words]
     order = torch.randperm(len(positions), generator=torch.Generator().manual_seed(settings.seed))
     y = torch.stack([positions.double(), relative_positions(positions, sentences), positions[order].double()], dim=1)
     return {point: probe(x[words], y, sentences, settings.splits, settings.seed) for point, x in vectors.items()}
 
 
-def is_word(tokens: Tokens) -> Bool[Tensor, " N"]:
+def is_word(tokens: Tokens, special: tuple[int, ...] = SPECIAL) -> Bool[Tensor, " N"]:
     """Return which tokens are neither special nor alone in their sentence."""
-    special = torch.isin(tokens.ids, torch.tensor([PAD, BOS, EOS]))
-    counts = torch.bincount(tokens.sentences[~special], minlength=int(tokens.sentences.max()) + 1)
-    return ~special & (counts[tokens.sentences] > 1)
+    is_special = torch.isin(tokens.ids, torch.tensor(special, dtype=tokens.ids.dtype))
+    counts = torch.bincount(tokens.sentences[~is_special], minlength=int(tokens.sentences.max()) + 1)
+    return ~is_special & (counts[tokens.sentences] > 1)
 
 
 def relative_positions(positions: Int[Tensor, " N"], sentences: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
@@ -268,7 +243,9 @@ KINDS = {
 
 
 def tables(study: ProbeStudy) -> dict[str, Table]:
-    """Return the stream, the updates, and the small models."""
+    """Return the stream, and of our own models the updates, and the small models."""
+    if not study.small:
+        return {"stream": stream_table(study)}
     return {"stream": stream_table(study), "updates": updates_table(study), "small-models": small_table(study)}
 
 
@@ -336,12 +313,13 @@ LINES = {"with": "o-", "without": "s-", "with, untrained": "o:", "without, untra
 
 @in_style
 def figure(study: ProbeStudy) -> "Figure":
-    """Draw both stacks of the model, and below them those of the small models."""
-    drawing = new_figure(figsize=(10, 6.6))
-    axes = drawing.subplots(2, 2, sharey=True)
+    """Draw the stacks of the model, and below them those of the small models, if there are any."""
+    n_rows = 2 if study.small else 1
+    drawing = new_figure(figsize=(5 * len(study.stacks), 3.3 * n_rows))
+    axes = drawing.subplots(n_rows, len(study.stacks), sharey=True, squeeze=False)
     for panel, stack in zip(axes[0], study.stacks, strict=True):
         _draw_stack(panel, stack, f"{study.model}: {stack.stack}")
-    for number, panel in enumerate(axes[1]):
+    for number, panel in enumerate(axes[1] if study.small else ()):
         for small in study.small:
             stack, name = small.stacks[number], KINDS[kind(small)]
             _curve(panel, [score.point for score in stack.points], stack.points, LINES[name], name)
@@ -362,7 +340,8 @@ def _draw_stack(axes: "Axes", stack: StackScores, title: str) -> None:
     n = len(stack.updates) // max(1, len(names) - 1)
     between = [layer + (part + 1) / (n + 1) for layer in range(len(names) - 1) for part in range(n)]
     updates = [max(LOWEST, score.position.mean) for score in stack.updates]
-    axes.plot(between, updates, "x", color=COLOURS[1], label="a sub-layer's update alone")
+    if updates:
+        axes.plot(between, updates, "x", color=COLOURS[1], label="a sub-layer's update alone")
     for score, name, colour in ((stack.codes, "codes alone", 2), (stack.words, "words alone", 3)):
         if score is not None:
             axes.axhline(score.position.mean, linestyle="--", linewidth=1, color=COLOURS[colour], label=name)

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention import ScaledDot
@@ -25,6 +26,7 @@ from regard.trace.head_report import (
     stat_sums,
 )
 from regard.trace.replay import N_ALTERNATIVES, to_cpu
+from regard.trace.residual import Tokens
 from regard.trace.trace import OutputToken, TokenAlternative, Trace
 
 
@@ -185,7 +187,8 @@ def _output_ids(model: Any, tokenizer: Any, read: Any, output: str | None, n: in
     if output is None:
         return model.generate(**read, max_new_tokens=n)[:1]
     ids = tokenizer(text_target=output, return_tensors="pt").input_ids.to(model.device)
-    start = model.generation_config.decoder_start_token_id
+    chosen = getattr(model, "generation_config", None)  # which a model without a head does not have
+    start = getattr(chosen, "decoder_start_token_id", None)
     start = model.config.decoder_start_token_id if start is None else start
     return torch.cat([ids.new_full((1, 1), start), ids], dim=1)
 
@@ -218,6 +221,78 @@ def _steps(tokenizer: Any, logits: Tensor, written: Tensor) -> list[OutputToken]
         )
         for piece, gain, row, most in zip(_token_texts(tokenizer, written), here, tokens, gains.tolist(), strict=True)
     ]
+
+
+@dataclass(frozen=True, eq=False)
+class HiddenStates:
+    """One stack's hidden states over texts, a row for each token: at the embedding, and after each layer.
+
+    `words` are the embeddings of the tokens alone, without position; `special` the ids that are no words of a text.
+    """
+
+    stack: str
+    tokens: Tokens
+    special: tuple[int, ...]
+    layers: list[Float[Tensor, "N D"]]
+    words: Float[Tensor, "N D2"]
+
+    def points(self) -> dict[str, Float[Tensor, "N D"]]:
+        """Return the states by their names; most models apply their last norm to the last."""
+        names = ["embedding", *(f"layer {n}" for n in range(len(self.layers) - 1))]
+        return dict(zip(names, self.layers, strict=True))
+
+
+@torch.no_grad()
+def record_hf_states(
+    model: Any, tokenizer: Any, pairs: Sequence[tuple[str, str]], bar: ProgressBar = no_progress
+) -> list[HiddenStates]:
+    """Read texts one by one, and return the hidden states of each stack; what the model cannot read is left out.
+
+    An encoder–decoder reads pairs under teacher forcing, any other model the first text of each.
+    """
+    training, limit = model.training, min(tokenizer.model_max_length, _most_positions(model))
+    heard: dict[str, list[tuple[int, Tensor, tuple[Tensor, ...]]]] = {}
+    model.eval()
+    try:
+        for number, (src, tgt) in enumerate(bar(pairs, len(pairs), "reading")):
+            read = tokenizer(src, return_tensors="pt").to(model.device)
+            for stack, ids, states in _hidden_states(model, tokenizer, read, tgt, limit):
+                heard.setdefault(stack, []).append((number, ids[0].cpu(), tuple(to_cpu(x[0]) for x in states)))
+    finally:
+        model.train(training)
+    return [_join_states(model, tokenizer, stack, each) for stack, each in heard.items()]
+
+
+def _most_positions(model: Any) -> int:
+    most = getattr(model.config, "max_position_embeddings", None)
+    return most if isinstance(most, int) and most > 0 else 1 << 30
+
+
+def _hidden_states(
+    model: Any, tokenizer: Any, read: Any, tgt: str, limit: int
+) -> list[tuple[str, Tensor, tuple[Tensor, ...]]]:
+    """Return ids and hidden states of each stack; nothing for a text that is empty or too long."""
+    ids = {"layers": read["input_ids"]}
+    if model.config.is_encoder_decoder:
+        ids = {"encoder": read["input_ids"], "decoder": _output_ids(model, tokenizer, read, tgt, 0)[:, :-1]}
+    if not all(0 < each.shape[1] <= limit for each in ids.values()):
+        return []
+    more = {"decoder_input_ids": ids["decoder"]} if model.config.is_encoder_decoder else {}
+    seen = model(**read, **more, output_hidden_states=True)
+    names = {"layers": "hidden_states", "encoder": "encoder_hidden_states", "decoder": "decoder_hidden_states"}
+    return [(stack, each, getattr(seen, names[stack])) for stack, each in ids.items()]
+
+
+def _join_states(
+    model: Any, tokenizer: Any, stack: str, heard: list[tuple[int, Tensor, tuple[Tensor, ...]]]
+) -> HiddenStates:
+    ids = torch.cat([each for _, each, _ in heard])
+    positions = torch.cat([torch.arange(len(each)) for _, each, _ in heard])
+    sentences = torch.cat([torch.full((len(each),), number) for number, each, _ in heard])
+    layers = [torch.cat(layer) for layer in zip(*(states for _, _, states in heard), strict=True)]
+    special = tuple(sorted(set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}))  # an unknown word is a word
+    words = to_cpu(model.get_input_embeddings()(ids.to(model.device)))
+    return HiddenStates(stack, Tokens(ids, positions, sentences), special, layers, words)
 
 
 @torch.no_grad()

@@ -9,6 +9,7 @@ from regard.cli import main
 from regard.study import complexity as complexity_study
 from tests.cli.pages import filled
 from tests.study.test_complexity import TINY
+from tests.study.test_position_probe import make_bert, make_tokenizer, texts
 from tests.train.tiny import TABLES, reversals, write_tsv
 
 
@@ -50,6 +51,31 @@ def test_bottleneck_prints_json_with_its_table_and_draws(run, tmp_path):
     assert [each["context"] for each in found["contexts"]] == ["attention", "last state"]
     assert [row[0] for row in found["tables"]["lengths"]["rows"]] == ["2", "4"]
     assert "| 2 | " in filled(found) and drawing.exists()
+
+
+def test_position_probe_reads_a_hugging_face_folder(run, tmp_path):
+    make_tokenizer().save_pretrained(tmp_path / "bert")
+    make_bert().save_pretrained(tmp_path / "bert")
+    data = tmp_path / "text.tsv"
+    data.write_text("".join(f"{src}\t{tgt}\n" for src, tgt in texts(20)), encoding="utf-8")
+    given = (f"hf:{tmp_path / 'bert'}", "--data", data, "--device", "cpu")
+    found = json.loads(run("position-probe", *given, "--json", "--out", tmp_path / "figure.svg").out)
+    assert [row[1] for row in found["tables"]["stream"]["rows"]] == ["words alone", "embedding", "layer 0", "layer 1"]
+    assert (
+        found["signature"]["pairs"] == 20 and found["model"].startswith("hf:") and str(tmp_path) not in found["model"]
+    )
+    assert (tmp_path / "figure.svg").exists()
+    error = run("position-probe", f"hf:{tmp_path / 'nothing'}", code=2).err
+    assert "cannot be opened as a Hugging Face model" in " ".join(error.split())
+
+
+@pytest.mark.parametrize(("study", "row"), [("norms", "| 0.03 | "), ("residuals --layers 1 --layers 2", "| 2 | ")])
+def test_norms_and_residuals_print_json_with_their_tables_and_draw(run, tmp_path, study, row):
+    drawing = tmp_path / "figure.svg"
+    given = (*study.split(), "--steps", 1, "--seeds", 1, "--quick", "--device", "cpu")
+    found = json.loads(run(*given, "--json", "--out", drawing).out)
+    assert found["study"] == study.split()[0] and found["settings"]["steps"] == 1
+    assert row in filled(found) and drawing.exists()
 
 
 def test_permutation_prints_json_with_its_table_and_draws(run, tmp_path):

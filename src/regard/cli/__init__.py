@@ -51,6 +51,8 @@ STUDIES = {
     "complexity": "What attention, recurrence and convolution cost: operations, steps, paths, time and memory.",
     "bottleneck": "Sequence to sequence with and without attention: loss, accuracy and BLEU by sentence length.",
     "permutation": "Shuffle the words of a text: what changes with and without positions?",
+    "norms": "Layer normalisation in recurrent cells by learning rate; batch against layer norm by batch size.",
+    "residuals": "Train without residual connections: the loss that 2, 4, 8 and 12 layers reach.",
     "extrapolate": "Position encodings beyond the training length n: the loss at n, 2n, 3n and 4n.",
     "ablate": "Same data, same budget, one part exchanged: quality, speed and size of every variant.",
 }

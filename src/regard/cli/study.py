@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from regard.cli.evaluate import read_sides
 from regard.cli.options import Device, Json, Limit, ModelArgument, Out, Quick, Seed, Source, Target
-from regard.cli.study_runner import StudyOutput, read_inputs
+from regard.cli.study_runner import HF, StudyOutput, read_hf_inputs, read_inputs
 from regard.device import find_device
 from regard.study import ablate as ablate_study
 from regard.study import bottleneck as bottleneck_study
@@ -20,12 +20,14 @@ from regard.study import extrapolate as extrapolate_study
 from regard.study import heads as heads_study
 from regard.study import images as images_study
 from regard.study import mean_split as mean_split_study
+from regard.study import norms as norms_study
 from regard.study import permutation as permutation_study
 from regard.study import position_probe as position_probe_study
+from regard.study import residuals as residuals_study
 from regard.study import subspaces as subspaces_study
 from regard.study import video as video_study
 from regard.study.ablate_runs import PLAN, AblationPlan, read_plan, write_reversals
-from regard.study.repeats import default_jobs
+from regard.study.repeats import default_jobs, signature
 from regard.terminal import escape, message, progress_bar
 
 ENCODINGS = "Position encodings, alone or with their axes, as in grid_2d:row,column; by default the study's own."
@@ -33,7 +35,10 @@ SEEDS = "Number of seeds, from --seed on; by default 3, or 2 with --quick."
 DATA = "Parallel text; by default the bundled sentences."
 TOP = "Dimensions of both subspaces. May be repeated."
 TASK = "chain (the next symbol depends on the last two) or copy (the target is the source)."
+PROBED = "Bundled model's name, a folder, or hf: and the folder or name of a Hugging Face model."
 SHUFFLED = "Position encodings of a text model; by default none, sinusoidal, learned, t5 and rotary."
+TRANSLATOR = "Translator that reads sentences in order and shuffled: a bundled model's name, or a folder."
+LAYERS = "Layers of the encoder. May be repeated."
 FILE = "TOML file with base, variants and seeds; --quick has its own."
 SHOW = "Run nothing; show the results in the folder, from any machine."
 
@@ -110,7 +115,7 @@ def dialogue(
 
 
 def position_probe(
-    model: ModelArgument = "zh-en",
+    model: Annotated[str, Argument(help=PROBED)] = "zh-en",
     data: Data = None,
     limit: Limit = 500,
     steps: Annotated[int | None, Option(min=1, help="Training steps of the small models.")] = None,
@@ -121,8 +126,14 @@ def position_probe(
     json_: Json = False,
 ) -> None:
     output = StudyOutput(json_, out)
-    inputs = read_inputs(model, data, limit, device)
     settings = replace(position_probe_study.QUICK if quick else position_probe_study.SETTINGS, seed=seed)
+    if model.startswith(HF):
+        theirs = read_hf_inputs(model, data, limit, device)
+        given = theirs.name, theirs.model, theirs.tokenizer, theirs.pairs
+        result = position_probe_study.run_hf(*given, settings, progress_bar)
+        signed = signature(theirs.device, seed=seed, model=theirs.name, pairs=result.n_pairs)
+        return output.show(position_probe_study, result, signed)
+    inputs = read_inputs(model, data, limit, device)
     if steps is not None:
         settings = replace(settings, small=replace(settings.small, steps=steps))
     result = position_probe_study.run(
@@ -243,6 +254,9 @@ def bottleneck(
 
 def permutation(
     encodings: Annotated[list[str] | None, Argument(help=SHUFFLED)] = None,
+    model: Annotated[str, Option("--model", "-m", help=TRANSLATOR)] = "zh-en",
+    data: Data = None,
+    limit: Limit = 500,
     steps: Annotated[int | None, Option(help="Training steps of a model.", show_default="800")] = None,
     seeds: Annotated[int | None, Option(help="Number of seeds, from --seed on.", show_default="3")] = None,
     quick: Quick = False,
@@ -255,8 +269,46 @@ def permutation(
     asked = {"steps": steps, "n_seeds": seeds, "seed": seed}
     chosen = {name: value for name, value in asked.items() if value is not None}
     settings = replace(permutation_study.QUICK if quick else permutation_study.SETTINGS, **chosen)
-    result = permutation_study.run(encodings or [], settings, torch.device(find_device(device)), progress_bar)
+    inputs = read_inputs(model, data, limit, device)
+    sentences = permutation_study.SentencePairs(inputs.name, inputs.translator, inputs.pairs)
+    place = torch.device(find_device(device))
+    result = permutation_study.run(encodings or [], sentences, settings, place, progress_bar)
     output.show(permutation_study, result, result.signature)
+
+
+def norms(
+    steps: Annotated[int | None, Option(help="Training steps of a model.", show_default="800")] = None,
+    seeds: Annotated[int | None, Option(help="Number of seeds, from --seed on.", show_default="3")] = None,
+    quick: Quick = False,
+    seed: Seed = 0,
+    device: Device = "auto",
+    json_: Json = False,
+    out: Out = None,
+) -> None:
+    show_small(norms_study, StudyOutput(json_, out), {"steps": steps, "n_seeds": seeds, "seed": seed}, quick, device)
+
+
+def residuals(
+    layers: Annotated[list[int] | None, Option(help=LAYERS, show_default="2, 4, 8, 12")] = None,
+    steps: Annotated[int | None, Option(help="Training steps of a model.", show_default="600")] = None,
+    seeds: Annotated[int | None, Option(help="Number of seeds, from --seed on.", show_default="3")] = None,
+    quick: Quick = False,
+    seed: Seed = 0,
+    device: Device = "auto",
+    json_: Json = False,
+    out: Out = None,
+) -> None:
+    depths = tuple(layers) if layers else None
+    asked = {"depths": depths, "steps": steps, "n_seeds": seeds, "seed": seed}
+    show_small(residuals_study, StudyOutput(json_, out), asked, quick, device)
+
+
+def show_small(study: Any, output: StudyOutput, asked: dict[str, Any], quick: bool, device: str) -> None:
+    """Run a study of small models with its own settings, but for what is asked for, and show the result."""
+    chosen = {name: value for name, value in asked.items() if value is not None}
+    settings = replace(study.QUICK if quick else study.SETTINGS, **chosen)
+    result = study.run(settings, torch.device(find_device(device)), progress_bar)
+    output.show(study, result, result.signature)
 
 
 def ablate(

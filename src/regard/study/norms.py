@@ -1,6 +1,6 @@
 """`regard study norms`: layer norm in recurrent cells by learning rate, batch against layer norm by batch size."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -200,7 +200,7 @@ def figure(study: NormsStudy) -> "Figure":
     return drawing
 
 
-def _line(axes: Any, points: list[tuple[float | int, MeanStd]], label: str, style: str = "o-") -> None:
+def _line(axes: Any, points: Sequence[tuple[float | int, MeanStd]], label: str, style: str = "o-") -> None:
     means, spread = [each.mean for _, each in points], [each.std for _, each in points]
     axes.errorbar([at for at, _ in points], means, yerr=spread, fmt=style, label=label)
 

@@ -198,7 +198,8 @@ def test_a_tokenizer_that_is_given_is_used(tmp_path):
 
 
 def test_separate_vocabularies_are_kept_apart(tmp_path):
-    dataset = run(tmp_path / "run", write(tmp_path / "train.tsv", CLEAN), replace(TEXT, joint=False))
+    text = replace(TEXT, joint=False, max_ratio=20.0)  # how pieces are cut, and how many, is SentencePiece's
+    dataset = run(tmp_path / "run", write(tmp_path / "train.tsv", CLEAN), text)
     assert not dataset.tokenizer.joint
     assert set(decoded(dataset, dataset.train)) | set(dataset.valid_pairs) == set(CLEAN)
 
@@ -406,7 +407,7 @@ def test_validation_is_split_off_text_without_a_tag_if_there_is_any(tmp_path, ta
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_variants_spell_the_text_and_are_the_same_every_time(tmp_path, kind):
-    text = replace(TEXT, kind=kind, sampling=0.3, variants=3, max_len=22, symbols=("<bt>",))
+    text = replace(TEXT, kind=kind, sampling=0.3, variants=3, symbols=("<bt>",))
     dataset, _ = mixture(tmp_path, text=text, tags=("", "<bt>", ""))
     store, tokenizer = dataset.train, dataset.tokenizer
     assert store.header.n_variants == 3
@@ -414,7 +415,7 @@ def test_variants_spell_the_text_and_are_the_same_every_time(tmp_path, kind):
     for variant in range(4):
         cuts = np.full(len(store), variant)
         for side in ("src", "tgt"):
-            ids, lengths = store.rows(side, np.arange(len(store)), cuts, 22, (), ())
+            ids, lengths = store.rows(side, np.arange(len(store)), cuts, text.max_len, (), ())
             result[side, variant] = [row[:n].tolist() for row, n in zip(ids, lengths, strict=True)]
     for (side, variant), rows in result.items():
         plain = result[side, 0]

@@ -21,6 +21,7 @@ from regard.qa.predict import (
     choose_spans,
     first_sentence,
     inside_word,
+    keep_whole_words,
     longest_common_substring,
     make_reader_batch,
     overlap_sentence,
@@ -56,7 +57,11 @@ def brute(reader, question):
                 odds = float(start[i] + end[j] - start[0] - end[0])
                 result[place] = max(result.get(place, -torch.inf), odds)
     characters = {place: to_characters(passage.spans, place) for place in result}
-    return passage, {each: odds for each, odds in result.items() if whole_words(question.context, *characters[each])}
+    return passage, {
+        each: odds
+        for each, odds in result.items()
+        if whole_words(question.context, *characters[each]) and to_pieces(passage.spans, characters[each]) == each
+    }
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
@@ -108,10 +113,23 @@ def test_of_two_windows_the_one_with_the_better_score_is_named():
     cut = cut_passage(passage, 0, WINDOWS)
     tables = window_scores(reader.model, cut, WINDOWS.longest)
     tables = [table.clone().fill_(-5.0) for table in tables]
-    both = cut[1].first  # the first piece of the second window also stands in the first
-    tables[0][both, 1], tables[1][0, 1] = 1.0, 2.0
+    ranked = choose_spans(questions()[0], passage, cut, tables, 10_000).spans
+    stop = cut[0].first + cut[0].n_context
+    first, last = next(span.pieces for span in ranked if cut[1].first <= span.pieces[0] and span.pieces[1] < stop)
+    tables[0][first, last - first], tables[1][first - cut[1].first, last - first] = 1.0, 2.0
     (result,) = choose_spans(questions()[0], passage, cut, tables, 1).spans
-    assert (result.pieces, result.window, result.score) == ((both, both + 1), 1, 2.0)
+    assert (result.pieces, result.window, result.score) == ((first, last), 1, 2.0)
+
+
+@pytest.mark.parametrize("text", ["of 😀 by", "offxxby"])
+def test_no_characters_are_answered_twice(text):
+    # A space alone and the four bytes of 😀 are pieces with the characters of the next one.
+    spans = [(0, 1), (0, 2), (3, 4), (3, 4), (3, 4), (3, 4), (5, 6), (5, 7)]
+    scores = keep_whole_words(torch.zeros(len(spans), 6), text, spans)
+    left = [(int(i), int(i + more)) for i, more in (scores > -torch.inf).nonzero()]
+    characters = [to_characters(spans, pieces) for pieces in left]
+    assert left and len(set(characters)) == len(characters)
+    assert [to_pieces(spans, each) for each in characters] == left
 
 
 @pytest.mark.parametrize(

@@ -125,12 +125,26 @@ def choose_spans(
 def keep_whole_words(
     scores: Float[Tensor, "K longest"], context: str, spans: Sequence[Span]
 ) -> Float[Tensor, "K longest"]:
-    """Return the scores with −∞ for spans that begin or end inside a word, unless there are no others."""
-    begins, ends = (torch.tensor([not inside_word(context, span[side]) for span in spans]) for side in (0, 1))
+    """Return the scores with −∞ for spans that begin or end inside a word, unless there are no others.
+
+    Of several spans with the same characters one is kept, the one that `to_pieces` returns for them: a piece that is
+    only a space, or one byte of a character, shares its characters with the next.
+    """
+    starts, stops = zip(*spans, strict=True)
+    first = [i == 0 or starts[i - 1] < starts[i] for i in range(len(spans))]
+    last = [i == len(spans) - 1 or starts[i + 1] >= stops[i] for i in range(len(spans))]
+    once = _keep(scores, first, last)
+    whole = _keep(once, *([not inside_word(context, i) for i in side] for side in (starts, stops)))
+    return whole if (whole > -torch.inf).any() else once
+
+
+def _keep(
+    scores: Float[Tensor, "K longest"], begins: Sequence[bool], ends: Sequence[bool]
+) -> Float[Tensor, "K longest"]:
+    """Set −∞ where a span begins or ends with a piece that must not."""
     longest = scores.shape[1]
-    padded = torch.cat([ends, ends.new_zeros(longest - 1)])
-    whole = scores.masked_fill(~(begins[:, None] & padded.unfold(0, longest, 1)), -torch.inf)
-    return whole if (whole > -torch.inf).any() else scores
+    padded = torch.tensor([*ends, *[False] * (longest - 1)])
+    return scores.masked_fill(~(torch.tensor(begins)[:, None] & padded.unfold(0, longest, 1)), -torch.inf)
 
 
 # Letters with a border on either side: scripts without spaces, and Hangul, whose particles are attached to words.

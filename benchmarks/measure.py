@@ -37,7 +37,7 @@ def interleave(
             if rounds < least or sum(taken[name]) < most:
                 taken[name].append(_clock(call, device))
         rounds += 1
-    return {name: _quartiles(times) for name, times in taken.items()}
+    return {name: quartiles(times) for name, times in taken.items()}
 
 
 def large_product(device: str, dtype: torch.dtype) -> tuple[Callable[[], Any], float]:
@@ -82,6 +82,6 @@ def _clock(call: Callable[[], Any], device: str) -> float:
     return time.perf_counter() - begin
 
 
-def _quartiles(times: list[float]) -> Timing:
+def quartiles(times: list[float]) -> Timing:
     low, median, high = statistics.quantiles(times, n=4)
     return Timing(median, low, high)

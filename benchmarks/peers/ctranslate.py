@@ -3,6 +3,7 @@
 import copy
 import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import ctranslate2
@@ -16,19 +17,24 @@ SPECIAL = ["<pad>", "<unk>", "<s>", "</s>"]
 
 def make_translator(marian: MarianMTModel, precision: str, threads: int, workers: int) -> ctranslate2.Translator:
     """Converts the model in memory; CTranslate2 reads it from a folder that is gone again afterwards."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_model(marian, precision, names(marian.config.vocab_size), Path(folder))
+        return ctranslate2.Translator(folder, intra_threads=threads, inter_threads=workers, compute_type=precision)
+
+
+def write_model(marian: MarianMTModel, precision: str, words: list[str], folder: Path, pre_norm: bool = False) -> None:
+    """Converts the model into a folder of CTranslate2's."""
     marian = copy.deepcopy(marian)  # quantising scales the very tensors that it is given
-    marian.config.normalize_before = False
+    marian.config.normalize_before = pre_norm
     marian.config.normalize_embedding = False
     loader = BartLoader()  # Marian's own would cut off a <pad> that stands last, which ours does not
     spec = loader.get_model_spec(marian)
     config: Any = spec.config
     config.bos_token, config.eos_token, config.unk_token, config.decoder_start_token = "<s>", "</s>", "<unk>", "<s>"
-    loader.set_vocabulary(spec, names(marian.config.vocab_size))
+    loader.set_vocabulary(spec, words)
     spec.validate()
     spec.optimize(quantization=None if precision == "float32" else precision)
-    with tempfile.TemporaryDirectory() as folder:
-        spec.save(folder)
-        return ctranslate2.Translator(folder, intra_threads=threads, inter_threads=workers, compute_type=precision)
+    spec.save(str(folder))
 
 
 def names(vocab_size: int) -> list[str]:

@@ -48,7 +48,7 @@ def make_marian(sizes: ModelSettings, vocab_size: int) -> MarianMTModel:
 
 @torch.no_grad()
 def copy_weights(ours: Transformer, marian: MarianMTModel) -> None:
-    """Puts our weights into Marian's places."""
+    """Puts our weights into Marian's places; the last norms of a pre-norm model get places where BART has them."""
     inner: Any = marian.model
     table = ours.tgt.table
     width = table.embedding_dim
@@ -65,6 +65,9 @@ def copy_weights(ours: Transformer, marian: MarianMTModel) -> None:
         across = theirs.encoder_attn, theirs.encoder_attn_layer_norm
         _copy_attention(layer.cross_attention, layer.after_cross_attention, *across)
         _copy_feed_forward(layer, theirs)
+    for stack, side in ((ours.encoder, inner.encoder), (ours.decoder, inner.decoder)):
+        if stack.last_norm is not None:
+            side.layer_norm = stack.last_norm
 
 
 def decode_marian(model: MarianMTModel, beam: int) -> Callable[[list[Task]], list[Tensor]]:

@@ -325,7 +325,10 @@ class Tokenizer:
     def load(cls, folder: Path, simplified: frozenset[Side] = frozenset()) -> "Tokenizer":
         names = (JOINT,) if (folder / JOINT).exists() else SEPARATE
         models = tuple(_read(folder / name) for name in names)
-        return cls(models, simplified)
+        try:
+            return cls(models, simplified)
+        except ValueError as error:
+            raise ValueError(f"{_first_bad(folder, names, models)}: {error}") from error
 
     def _normalise(self, text: str, side: Side) -> str:
         plain = text if self.exact else normalise(text)
@@ -348,11 +351,17 @@ def _read(path: Path) -> bytes:
         missing = f"no such file; a tokenizer is {JOINT}, or {' and '.join(SEPARATE)}"
         reason = missing if isinstance(error, FileNotFoundError) else f"this file cannot be read ({error.strerror})"
         raise ValueError(f"{path}: {reason}") from error
-    try:
-        _processor(model)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
     return model
+
+
+def _first_bad(folder: Path, names: Sequence[str], models: Sequence[bytes]) -> Path:
+    """Name the file of the first model that cannot be opened; opening each is slow, so it is done after a failure."""
+    for name, model in zip(names, models, strict=True):
+        try:
+            _processor(model)
+        except ValueError:
+            return folder / name
+    return folder
 
 
 def _processor(model: bytes) -> sentencepiece.SentencePieceProcessor | CharacterProcessor:

@@ -203,3 +203,10 @@ def test_what_is_no_text_is_refused_by_its_place(wrong):
     name = type(wrong).__name__
     with pytest.raises(ValueError, match=f"a text must be a string, got {name} as number 1: leave it out"):
         make_translator().translate(["abc", wrong])
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("wrong", [None, 5, b"abc"])
+def test_what_is_neither_a_text_nor_several_is_refused(wrong):
+    with pytest.raises(ValueError, match=f"a list of strings, got {type(wrong).__name__}"):
+        make_translator().translate(wrong)

@@ -128,6 +128,8 @@ class Translator:
         self, texts: Sequence[str] | str, settings: DecodeSettings | None = None, prefix: str = ""
     ) -> list[Translation]:
         """Translate one text or several; each translation begins with the prefix."""
+        if isinstance(texts, bytes) or not isinstance(texts, Iterable):
+            raise ValueError(f"texts must be a string or a list of strings, got {type(texts).__name__}")
         return list(self.stream([texts] if isinstance(texts, str) else texts, settings, prefix))
 
     def stream(

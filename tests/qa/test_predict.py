@@ -132,6 +132,11 @@ def test_no_characters_are_answered_twice(text):
     assert [to_pieces(spans, each) for each in characters] == left
 
 
+def test_a_character_of_more_pieces_than_an_answer_may_have_is_still_answered():
+    scores = torch.zeros(4, 3)
+    assert keep_whole_words(scores, "😀", [(0, 1)] * 4) is scores
+
+
 @pytest.mark.parametrize(
     ("text", "borders"),
     [

@@ -135,7 +135,7 @@ def keep_whole_words(
     last = [i == len(spans) - 1 or starts[i + 1] >= stops[i] for i in range(len(spans))]
     once = _keep(scores, first, last)
     whole = _keep(once, *([not inside_word(context, i) for i in side] for side in (starts, stops)))
-    return whole if (whole > -torch.inf).any() else once
+    return next((each for each in (whole, once) if (each > -torch.inf).any()), scores)
 
 
 def _keep(

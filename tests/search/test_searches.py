@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from regard.config import PartSettings
+from regard.engine import plain
 from regard.padding import BOS, EOS, PAD, UNK
 from regard.search import SEARCH
 from tests.search.models import (
@@ -98,8 +99,9 @@ def test_a_prefix_has_room_even_beyond_the_limit(method, changes):
 
 
 @pytest.mark.parametrize(("method", "changes"), KINDS, ids=ids)
-def test_finished_sentences_leave_the_batch(method, changes):
-    model, lengths = Counting(Echo(vocab_size=11)), 4 * [4, 9, 4, 6]  # no fewer rows than a CPU is given
+def test_finished_sentences_leave_the_batch(method, changes, monkeypatch):
+    monkeypatch.setattr(plain, "LEAST_ROWS", 1)  # no row is there but for a sentence
+    model, lengths = Counting(Echo(vocab_size=11)), 4 * [4, 9, 4, 6]
     found = find(model, [[5] * n for n in lengths], method=method, limit=20, **changes)
     assert [some[0].ids for some in found] == [[5] * n for n in lengths]
     N = changes.get("beam", changes.get("n_best", 1))

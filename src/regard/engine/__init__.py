@@ -4,20 +4,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-from jaxtyping import Int
-
 from regard.config import DecodeSettings, choose
 from regard.padding import Ids, length_sorted
 from regard.search import CHECK, SEARCH
+from regard.search.constrained import Constraint, constrained_search
 from regard.search.decoder import IncrementalDecoder
 from regard.search.hypothesis import Hypothesis
+from regard.shapes import Array, Int
 
 if TYPE_CHECKING:
     from regard.model import Seq2Seq
 
 # From the sources of a batch to the target tokens that may be written, EOS among them.
-Vocabulary = Callable[[Sequence[Ids]], Int[np.ndarray, " W"]]
+Vocabulary = Callable[[Sequence[Ids]], Int[Array, " W"]]
 SELF_CONTAINED = {"greedy", "beam"}  # searches that an engine may run without asking Python at each step
 
 
@@ -32,7 +31,7 @@ class Engine(ABC):
     @property
     @abstractmethod
     def decoder(self) -> IncrementalDecoder:
-        """The model one step at a time, for sampling, forced prefixes and traces."""
+        """The model one step at a time, for sampling, forced prefixes, constraints and traces."""
 
     def search(
         self,
@@ -40,14 +39,48 @@ class Engine(ABC):
         settings: DecodeSettings,
         prefixes: Sequence[Ids] | None = None,
         vocabulary: Vocabulary | None = None,
+        constraints: Sequence[Sequence[Constraint] | None] | None = None,
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
-        """Search all sources in batches of like lengths; yield each one's hypotheses, best first, with its index."""
+        """Search all sources in batches of like lengths; yield each one's hypotheses, best first, with its index.
+
+        Sources with constraints are searched step by step, over all tokens; the others as if they were alone.
+        """
         choose(SEARCH, settings.method, "method")
+        if constraints is not None:
+            yield from self._search_constrained(sources, settings, prefixes, vocabulary, constraints)
+            return
         prefixes = prefixes if prefixes is not None and any(len(prefix) for prefix in prefixes) else None
         for batch in length_sorted([len(source) + 1 for source in sources], settings.batch_tokens):
             some = [sources[i] for i in batch]
             prefix = None if prefixes is None else [prefixes[i] for i in batch]
             yield from zip(batch, self.search_batch(some, settings, prefix, vocabulary), strict=True)
+
+    def _search_constrained(
+        self,
+        sources: Sequence[Ids],
+        settings: DecodeSettings,
+        prefixes: Sequence[Ids] | None,
+        vocabulary: Vocabulary | None,
+        constraints: Sequence[Sequence[Constraint] | None],
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """Search the sources without constraints as ever, then those that have some."""
+        if len(constraints) != len(sources):
+            raise ValueError(
+                f"each source must have its constraints or None, got {len(constraints)} for {len(sources)}"
+            )
+        prefixes = prefixes or [[]] * len(sources)
+        free = [i for i, own in enumerate(constraints) if not own]
+        found = self.search([sources[i] for i in free], settings, [prefixes[i] for i in free], vocabulary)
+        yield from ((free[i], hypotheses) for i, hypotheses in found)
+        bound = [(i, own) for i, own in enumerate(constraints) if own]
+        for batch in length_sorted([len(sources[i]) + 1 for i, _ in bound], settings.batch_tokens):
+            some, own = [bound[n][0] for n in batch], [bound[n][1] for n in batch]
+            batch_prefixes = [prefixes[i] for i in some]
+            yield from zip(
+                some,
+                constrained_search(self.decoder, [sources[i] for i in some], settings, own, batch_prefixes),
+                strict=True,
+            )
 
     def search_batch(
         self,

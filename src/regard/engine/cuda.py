@@ -23,6 +23,7 @@ from regard.model.seq2seq import Seq2Seq
 from regard.model.transformer import Transformer
 from regard.padding import Ids
 from regard.search import CHECK
+from regard.search.constrained import Constraint
 from regard.search.hypothesis import Hypothesis
 
 MAX_POOLS = 3  # of different sizes that an engine keeps
@@ -52,10 +53,11 @@ class CudaEngine(Engine):
         settings: DecodeSettings,
         prefixes: Sequence[Ids] | None = None,
         vocabulary: Vocabulary | None = None,
+        constraints: Sequence[Sequence[Constraint] | None] | None = None,
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
-        free = prefixes is None or not any(len(prefix) for prefix in prefixes)
+        free = constraints is None and (prefixes is None or not any(len(prefix) for prefix in prefixes))
         if not free or vocabulary is not None or settings.method not in SELF_CONTAINED:
-            yield from super().search(sources, settings, prefixes, vocabulary)
+            yield from super().search(sources, settings, prefixes, vocabulary, constraints)
             return
         CHECK[settings.method](settings)
         yield from search_in_slots(lambda S, n: self._pool(S, n, settings), sources)

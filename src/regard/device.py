@@ -1,7 +1,8 @@
 """Which device to run on: a CPU, or a GPU if there is one."""
 
 import sys
-from ctypes.util import find_library
+from contextlib import suppress
+from ctypes import CDLL
 
 from regard.config import unknown
 from regard.extras import is_installed, require
@@ -23,9 +24,18 @@ def find_device(name: str) -> str:
     return name
 
 
+def _has_driver() -> bool:
+    """Tell whether NVIDIA's driver can be opened; `ctypes.util.find_library` would run a program to find it."""
+    for name in ("libcuda.so.1", "nvcuda.dll"):
+        with suppress(OSError):
+            CDLL(name)
+            return True
+    return False
+
+
 def has_cuda() -> bool:
     """Tell whether there is a GPU; PyTorch, which takes seconds to import, is asked only if there is a driver."""
-    if "torch" not in sys.modules and find_library("cuda") is None and find_library("nvcuda") is None:
+    if "torch" not in sys.modules and not _has_driver():
         return False
     if not is_installed("torch"):
         return False

@@ -1,20 +1,19 @@
 """Sentences of ids become rows of one width, in NumPy: special tokens, padding, and batches of like lengths."""
 
+from array import array
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-import numpy as np
-from jaxtyping import Int
-from numpy.typing import NDArray
+from regard.shapes import Array, Int, np
 
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 
-Ids = Sequence[int] | NDArray[np.unsignedinteger]
+Ids = Sequence[int] | Array  # of whole numbers
 
 
 def pad(
     sentences: Sequence[Ids], head: Sequence[int] = (), tail: Sequence[int] = (), width: int | None = None
-) -> tuple[Int[np.ndarray, "B T"], Int[np.ndarray, " B"]]:
+) -> tuple[Int[Array, "B T"], Int[Array, " B"]]:
     """Return each sentence between head and tail, filled up with PAD to the longest or to `width`, and the lengths."""
     extra = len(head) + len(tail)
     lengths = np.array([len(sentence) + extra for sentence in sentences], dtype=np.int64)
@@ -30,9 +29,18 @@ def pad(
     return ids, lengths
 
 
-def pad_sources(sentences: Sequence[Ids]) -> tuple[Int[np.ndarray, "B S"], Int[np.ndarray, " B"]]:
-    """Return source sentences as every model reads them, each closed by EOS, and their lengths."""
-    return pad(sentences, tail=[EOS])
+def pad_sources(sentences: Sequence[Ids]) -> tuple[array, array, int]:
+    """Return source sentences as every model reads them, each closed by EOS: rows of one width, and their lengths.
+
+    `pad(sentences, tail=[EOS])` is the same; here nothing waits for NumPy.
+    """
+    lengths = array("q", [len(sentence) + 1 for sentence in sentences])
+    width = max(lengths, default=0)
+    ids = array("q")
+    for sentence, length in zip(sentences, lengths, strict=True):
+        ids.extend(sentence)
+        ids.extend([EOS, *[PAD] * (width - length)])
+    return ids, lengths, width
 
 
 def length_sorted(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:

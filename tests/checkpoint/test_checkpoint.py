@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import signal
 import time
 from dataclasses import replace
 
@@ -18,6 +17,7 @@ from regard.checkpoint import describe, model_folder, read_json, settings_table
 from regard.checkpoint.weights import load_model, save_model, unique_tensors
 from regard.config import ModelSettings, PartSettings, Settings, parse_settings
 from tests.parts import exactly
+from tests.processes import start
 from tests.train.tiny import trained_once
 
 FILES = ["model.safetensors", "config.json", "tokenizer.model"]
@@ -228,17 +228,24 @@ def test_a_model_that_was_moved_aside_is_found(model):
     assert read_json(model / "scores.json") == {"step": 2}
 
 
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_kill_9_while_a_large_model_is_written_leaves_a_whole_one(model):
+def save_for_ever(folder, began, checkpoint):
+    began.touch()
+    while True:
+        save_model(folder, checkpoint, {})
+
+
+def test_kill_9_while_a_large_model_is_written_leaves_a_whole_one(model, tmp_path):
     one = load_model(model)
     made = replace(one.settings, model=replace(one.settings.model, d_model=256, d_ff=2048, n_decoder_layers=4))
     size = one.tokenizer.vocab_size("src")
     large = replace(one, model=build_model(made.model, (size, size)), settings=made)
     for n in range(10):
-        child = os.fork()
-        while not child:
-            save_model(model, large, {})
+        began = tmp_path / f"began-{n}"
+        writer = start(save_for_ever, model, began, large)
+        while not began.exists():
+            assert writer.is_alive(), "the process that writes has ended"
+            time.sleep(0.001)
         time.sleep(0.011 * (n + 1))
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        writer.kill()
+        writer.join()
         load_model(model)

@@ -9,6 +9,7 @@ from regard.batch import make_batch
 from regard.build import build_model
 from regard.config import DecodeSettings, ModelSettings, PartSettings
 from regard.engine import BatchScheduler, select_engine
+from regard.engine.cuda import CudaEngine
 from regard.engine.native import NativeEngine
 from regard.engine.plain import PlainDecoder, PlainEngine
 from regard.model import Recurrent
@@ -16,6 +17,8 @@ from regard.model.norm import LayerNorm, RMSNorm
 from regard.padding import BOS, EOS
 from regard.position import Rotary
 from regard.search import SEARCH
+from regard.search.constrained import Constraint, constrained_search
+from tests.search.models import same
 
 V = 23
 SRC = [[5, 6, 7], [8, 9, 10, 11, 12], [4]]
@@ -54,6 +57,29 @@ def test_a_search_in_batches_finds_what_each_sentence_finds_alone(method, prefix
         prefix = None if prefixes is None else [prefixes[i]]
         (alone,) = SEARCH[method](PlainDecoder(model), [source], settings, prefix)
         assert [h.ids for h in found[i]] == [h.ids for h in alone]
+
+
+@pytest.mark.parametrize("kind", ["native", "int8", "slots", "plain"])
+def test_sources_with_constraints_meet_them_and_the_others_are_searched_as_ever(kind):
+    model = made(tie="none").requires_grad_(False)
+    engines = {"native": select_engine, "slots": CudaEngine, "plain": PlainEngine}
+    engine = engines.get(kind, lambda each: select_engine(each, "int8"))(model)
+    settings = DecodeSettings(beam=3, n_best=2, batch_tokens=7, max_extra=4)
+    sources, prefixes = [*SRC, [9, 9]], [[5], [], [], []]
+    constraints = [[Constraint(((20, 21), (22,)))], None, [], [Constraint(((19,),))]]
+    found = dict(engine.search(sources, settings, prefixes, None, constraints))
+    own = [constraints[i] or [] for i in (0, 3)]
+    alone = constrained_search(engine.decoder, [sources[i] for i in (0, 3)], settings, own, [[5], []])
+    same([found[0], found[3]], alone)
+    assert all({20, 22} & set(each.ids) and each.ids[0] == 5 for each in found[0])
+    assert all(19 in each.ids for each in found[3])
+    free = dict(engine.search(sources[1:3], settings, prefixes[1:3]))
+    assert [found[1], found[2]] == [free[0], free[1]]
+
+
+def test_a_source_without_an_entry_for_its_constraints_is_refused():
+    with pytest.raises(ValueError, match="got 2 for 3"):
+        list(select_engine(made()).search(SRC, DecodeSettings(), constraints=[None, None]))
 
 
 @pytest.mark.parametrize("precision", ["float32", "int8"])

@@ -7,27 +7,22 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from safetensors import SafetensorError, safe_open
-
 from regard.atomic import CHECKSUMS, latest, verify_checksums, written_names
+from regard.checkpoint.arrays import LARGEST_JSON, StoredArray, read_file
 from regard.config import ModelSettings, Settings, parse_settings
-from regard.data.files import MIB, check_regular, read_whole
+from regard.data.files import MIB as MIB
+from regard.data.files import check_regular as check_regular
+from regard.data.files import read_whole
 from regard.data.normalise import simplified_sides
 from regard.data.tokenizer import TOKENIZER_FILES, Tokenizer
+from regard.native import Int8Rows, Matrix
+from regard.shapes import Array, np
 
 CONFIG, SCORES, CARD = "config.json", "scores.json", "card.md"
 ALIGNMENT = "alignment.json"  # the heads that align best, where somebody measured it
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 SCALE = ".scale"  # after the name of an 8-bit matrix: the scales of its rows
-# As safetensors names them. NumPy has no bfloat16: its numbers are the upper halves of float32's.
-DTYPES = {
-    **{"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": np.uint16, "BOOL": np.bool_},
-    **{f"{sign}{bits}": np.dtype(f"{sign.lower()}{bits // 8}") for sign in "IU" for bits in (8, 16, 32, 64)},
-}
-FLOAT32_MAX = float(np.finfo(np.float32).max)
 PRECISIONS = {"F32": "float32", "BF16": "bfloat16", "I8": "int8"}
-LARGEST_JSON = 64 * MIB  # an index of a million tensors
 SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
 
 
@@ -101,7 +96,7 @@ MANY_LAYERS, WIDE = 100, 1 << 16  # which cost little to compare
 SIZED = {"additive": "hidden", "learned": "max_len", "t5": "n_buckets", "shaw": "max_distance"}
 
 
-def check_sizes(model: ModelSettings, arrays: Mapping[str, np.ndarray], path: Path) -> None:
+def check_sizes(model: ModelSettings, arrays: Mapping[str, "StoredArray"], path: Path) -> None:
     """Raise ValueError for sizes far beyond those of these arrays, before anything of such a size is made.
 
     Whether ordinary sizes fit, the shapes of all arrays tell, and they name the arrays that do not.
@@ -142,6 +137,16 @@ def settings_table(made: Settings) -> dict[str, Any]:
     return flat(asdict(made))
 
 
+def portable(made: Settings) -> Settings:
+    """Cut the names of texts to the last folder and the file: the rest tells of one machine."""
+
+    def cut(sources: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(",".join("/".join(Path(file).parts[-2:]) for file in source.split(",")) for source in sources)
+
+    data = {name: cut(getattr(made.data, name)) for name in ("train", "valid", "test", "exclude")}
+    return replace(made, data=replace(made.data, **data), text=replace(made.text, tokenizer=None))
+
+
 def model_folder(folder: Path) -> Path:
     """Return the model inside a run's folder, or the folder itself."""
     inside = latest(folder / "model")
@@ -156,8 +161,7 @@ class StoredArrays:
     """The arrays of a folder as they lie on disk, mapped and not copied."""
 
     path: Path  # of the one file, or of the index
-    arrays: dict[str, np.ndarray]
-    dtypes: dict[str, str]  # as safetensors names them
+    arrays: dict[str, StoredArray]
     n_shards: int
     n_bytes: int  # of all files
 
@@ -165,14 +169,19 @@ class StoredArrays:
     def precision(self) -> str:
         """The precision of the largest array, which is what most of a model is in."""
         largest = max(self.arrays, key=lambda name: self.arrays[name].size)
-        return PRECISIONS.get(self.dtypes[largest], str(self.arrays[largest].dtype))
+        dtype = self.arrays[largest].dtype
+        return PRECISIONS.get(dtype, dtype)
 
     def restored(self) -> "RestoredArrays":
         """Return the numbers to compute with: float32 for 8-bit rows and bfloat16, all else as it is stored."""
         return RestoredArrays(self)
 
+    def rows(self) -> "RowArrays":
+        """Return what C++ packs: 8-bit rows as they lie on disk, and all else as `restored` returns it."""
+        return RowArrays(self)
+
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of what `restored` returns."""
+        """Return the shapes of what `restored` and `rows` return."""
         scales = {name + SCALE for name in self._rounded()}
         return {name: array.shape for name, array in self.arrays.items() if name not in scales}
 
@@ -184,7 +193,7 @@ class StoredArrays:
                 rule = f"must hold one number for each row of a matrix, which has the shape {matrix}"
                 raise ValueError(f"{self.path}: {name + SCALE} {rule}, got the shape {scales}: copy the folder again")
         for name, array in self.arrays.items():
-            worst = _not_finite(array, self.dtypes[name])
+            worst = array.not_finite()
             if worst is not None:
                 rule = "must be finite numbers of float32"
                 raise ValueError(f"{self.path}: the weights {name} {rule}, got {worst}: copy the folder again")
@@ -195,16 +204,15 @@ class StoredArrays:
 
 
 @dataclass(frozen=True, eq=False)
-class RestoredArrays(Mapping[str, np.ndarray]):
+class RestoredArrays(Mapping[str, Array]):
     """Arrays by name, each restored when it is asked for, so that not all of them are in memory at once."""
 
     stored: StoredArrays
 
-    def __getitem__(self, name: str) -> np.ndarray:
-        array = self.stored.arrays[name]
-        if name + SCALE in self.stored.arrays:
-            return array * self.stored.arrays[name + SCALE].astype(np.float32)[:, None]
-        return (array.astype(np.uint32) << 16).view(np.float32) if self.stored.dtypes[name] == "BF16" else array
+    def __getitem__(self, name: str) -> Array:
+        array = self.stored.arrays[name].floats()
+        scales = self.stored.arrays.get(name + SCALE)
+        return array if scales is None else array * scales.floats().astype(np.float32)[:, None]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.stored.shapes())
@@ -213,14 +221,21 @@ class RestoredArrays(Mapping[str, np.ndarray]):
         return len(self.stored.shapes())
 
 
-def _not_finite(array: np.ndarray, dtype: str) -> float | None:
-    """Return a number that float32 does not have, if there is one."""
-    if not array.size or dtype not in {"F64", "F32", "F16", "BF16"}:
-        return None
-    wide = (array.astype(np.uint32) << 16).view(np.float32) if dtype == "BF16" else array
-    with np.errstate(invalid="ignore"):
-        ends = float(wide.min()), float(wide.max())  # either is NaN where any number is
-    return next((end for end in ends if not abs(end) <= FLOAT32_MAX), None)
+@dataclass(frozen=True, eq=False)
+class RowArrays(Mapping[str, Matrix]):
+    """Arrays by name, of which no copy is made where they are in 8 bits."""
+
+    stored: StoredArrays
+
+    def __getitem__(self, name: str) -> Matrix:
+        values, scales = self.stored.arrays[name], self.stored.arrays.get(name + SCALE)
+        return values.numbers() if scales is None else Int8Rows(values.numbers(), scales.numbers())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.stored.shapes())
+
+    def __len__(self) -> int:
+        return len(self.stored.shapes())
 
 
 def weights_path(folder: Path) -> Path:
@@ -233,43 +248,17 @@ def read_stored(folder: Path) -> StoredArrays:
     """Map the weights of a folder, whatever their form; a missing, truncated or foreign file is named."""
     path = weights_path(folder)
     if path.name == WEIGHTS:
-        (arrays, dtypes, _), paths = read_file(path), [path]
+        (arrays, _), paths = read_file(path), [path]
     else:
-        arrays, dtypes, paths = _read_shards(folder)
+        arrays, paths = _read_shards(folder)
     if not arrays:
         raise ValueError(f"{paths[0]}: a model must have weights, got a file without any: copy the folder again")
     verify_checksums(folder)
     n_bytes = sum(path.stat().st_size for path in paths)
-    return StoredArrays(path, arrays, dtypes, len(paths), n_bytes).check()
+    return StoredArrays(path, arrays, len(paths), n_bytes).check()
 
 
-def read_file(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str], dict[str, str]]:
-    """Map a safetensors file: its arrays, their types, and the notes that its writer left in it."""
-    try:
-        check_regular(path)
-        with safe_open(path, framework="np") as file:  # checks the header against the file's size
-            notes = file.metadata() or {}
-        with path.open("rb") as file:
-            size = int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(size))
-    except FileNotFoundError as error:
-        raise ValueError(f"{path}: this file is missing from the model folder") from error
-    except (SafetensorError, OSError) as error:
-        raise ValueError(f"{path}: this is not a complete safetensors file ({error}): copy the folder again") from error
-    header.pop("__metadata__", None)
-    unknown = sorted({each["dtype"] for each in header.values()} - DTYPES.keys())
-    if unknown:
-        raise ValueError(f"{path}: weights must be of one of the types {', '.join(DTYPES)}, got {unknown[0]}")
-    empty = path.stat().st_size == 8 + size
-    content = np.zeros(0, np.uint8) if empty else np.memmap(path, np.uint8, "r", 8 + size)
-    arrays = {}
-    for name, each in header.items():
-        first, end = each["data_offsets"]
-        arrays[name] = content[first:end].view(DTYPES[each["dtype"]]).reshape(each["shape"])
-    return arrays, {name: each["dtype"] for name, each in header.items()}, notes
-
-
-def _read_shards(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, str], list[Path]]:
+def _read_shards(folder: Path) -> tuple[dict[str, StoredArray], list[Path]]:
     index = read_json(folder / INDEX)
     files, notes = index.get("weight_map"), index.get("metadata")
     named = isinstance(files, dict) and all(
@@ -280,18 +269,16 @@ def _read_shards(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, str], l
             f"{folder / INDEX}: weight_map must name a file of this folder for each tensor, got {files!r:.60}"
         )
     mark = notes.get("mark") if isinstance(notes, dict) else None
-    arrays: dict[str, np.ndarray] = {}
-    dtypes: dict[str, str] = {}
+    arrays: dict[str, StoredArray] = {}
     paths = [folder / name for name in sorted(set(files.values()))]
     for path in paths:
-        shard, types, found = read_file(path)
+        shard, found = read_file(path)
         expected = {name for name, file in files.items() if file == path.name}
         if found.get("mark") != mark or shard.keys() != expected:
             other = sorted(shard.keys() ^ expected)[:3] or "the same names, and another mark"
             raise ValueError(f"{path}: this shard is of another model than {INDEX} ({other}): copy the folder again")
         arrays |= shard
-        dtypes |= types
-    return arrays, dtypes, paths
+    return arrays, paths
 
 
 MEASURES = ("loss", "bleu", "chrf", "n")

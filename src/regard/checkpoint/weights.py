@@ -1,7 +1,5 @@
 """A PyTorch model to a folder and back: safetensors files, shards, precisions; nothing is pickled or half-written."""
 
-import os
-import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +9,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
@@ -31,13 +28,14 @@ from regard.checkpoint import (
     is_model_file,
     load_tokenizer,
     model_folder,
-    read_file,
+    portable,
     read_scores,
     read_settings,
     read_stored,
     settings_table,
     write_json,
 )
+from regard.checkpoint.arrays import StoredArray, read_file, write_arrays
 from regard.config import ModelSettings, Settings
 from regard.data.tokenizer import Tokenizer
 from regard.engine.native_weights import check_shapes
@@ -89,16 +87,7 @@ def fill(module: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], notes: dict[str, str] | None = None) -> None:
     """Write a safetensors file; a full disk is an OSError, as it is everywhere else."""
-    path.touch()
-    mode = path.stat().st_mode  # the library lets nobody but its user read what it writes
-    try:
-        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path, notes)
-    except SafetensorError as error:
-        number = re.search(r"os error (\d+)", str(error))  # a full disk, for one
-        if number is not None:
-            raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
-        raise OSError(f"{path}: this file cannot be written ({error})") from error
-    path.chmod(mode)
+    write_arrays(path, {name: tensor.contiguous() for name, tensor in tensors.items()}, notes, save_file)
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -108,13 +97,13 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 def read_noted(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Read a safetensors file with the notes that its writer left in it."""
-    arrays, dtypes, notes = read_file(path)
-    return {name: _tensor(array, dtypes[name]) for name, array in arrays.items()}, notes
+    arrays, notes = read_file(path)
+    return {name: _tensor(array) for name, array in arrays.items()}, notes
 
 
-def _tensor(array: np.ndarray, dtype: str) -> Tensor:
-    tensor = torch.from_numpy(array.copy())
-    return tensor.view(torch.bfloat16) if dtype == "BF16" else tensor
+def _tensor(array: StoredArray) -> Tensor:
+    tensor = torch.from_numpy(array.numpy().copy())
+    return tensor.view(torch.bfloat16) if array.dtype == "BF16" else tensor
 
 
 MIB = 1 << 20
@@ -235,7 +224,7 @@ def copy_model(folder: Path, out: Path, form: Form) -> None:
     checkpoint = load_model(folder)
     with atomic_folder(out, is_model_file) as part:
         scores = _noted(read_scores(folder), read_stored(folder).precision, form.precision)
-        _write(part, replace(checkpoint, settings=_portable(checkpoint.settings)), scores, form)
+        _write(part, replace(checkpoint, settings=portable(checkpoint.settings)), scores, form)
         for name in (CARD, ALIGNMENT):
             if (folder / name).exists():
                 shutil.copyfile(folder / name, part / name)
@@ -245,14 +234,6 @@ def _noted(scores: Mapping[str, Any], measured: str, precision: str) -> dict[str
     """Return scores in which those of a model of another precision say so."""
     old = {kind: table for kind, table in scores.items() if kind in {"test", "valid"} and measured != precision}
     return {**scores, **{kind: {"precision": measured, **table} for kind, table in old.items()}}
-
-
-def _portable(made: Settings) -> Settings:
-    def cut(sources: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(",".join("/".join(Path(file).parts[-2:]) for file in source.split(",")) for source in sources)
-
-    data = {name: cut(getattr(made.data, name)) for name in ("train", "valid", "test", "exclude")}
-    return replace(made, data=replace(made.data, **data), text=replace(made.text, tokenizer=None))
 
 
 def _write(part: Path, checkpoint: Checkpoint, scores: Mapping[str, Any], form: Form) -> None:

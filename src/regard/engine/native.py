@@ -1,14 +1,13 @@
 """The C++ engine: a Transformer packed for this machine's processor, without PyTorch."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain
+from math import inf
 from typing import TYPE_CHECKING, Any
 from weakref import finalize
-
-import numpy as np
-from jaxtyping import Float, Int
 
 from regard.config import DecodeSettings
 from regard.engine import SELF_CONTAINED, Engine, Vocabulary
@@ -16,18 +15,22 @@ from regard.engine.native_weights import TransformerWeights
 from regard.native import (
     SWITCH,
     BeamSearchArgs,
+    Int8Rows,
     Library,
+    Matrix,
     SourceBatch,
     SwitchedOffError,
     TopKOptions,
     UnavailableError,
+    address,
     n_threads,
     open_library,
 )
 from regard.padding import EOS, Ids, pad_sources
 from regard.search import CHECK
 from regard.search.decoder import DecoderState, IncrementalDecoder, TopK, allowed_log_probs
-from regard.search.hypothesis import INTEGERS, REALS, History, Hypothesis, best_hypotheses, max_lengths
+from regard.search.hypothesis import INTEGERS, REALS, Hypothesis, free_lengths, make_hypothesis, ranked
+from regard.shapes import Array, Float, Int, np
 
 if TYPE_CHECKING:
     from regard.model import Seq2Seq
@@ -38,6 +41,7 @@ def free_with(owner: object, free: Callable[[int], None], address: int) -> None:
     finalize(owner, free, address).atexit = False
 
 
+LONGEST = 1 << 31  # tokens that a target may have where positions have no end
 STEPS = 8  # of a search between two moments in which Python may be told to stop
 
 
@@ -52,12 +56,12 @@ class NativeState(DecoderState):
         self.length = 0
         free_with(self, decoder.library.free_decoder, address)
 
-    def reorder(self, rows: Int[np.ndarray, " R"]) -> "NativeState":
+    def reorder(self, rows: Int[Array, " R"]) -> "NativeState":
         rows = np.ascontiguousarray(rows, np.int64)
         self.decoder.library.reorder(self.address, rows.ctypes.data, len(rows))
         return self
 
-    def keep(self, sentences: Int[np.ndarray, " M"]) -> "NativeState":
+    def keep(self, sentences: Int[Array, " M"]) -> "NativeState":
         sentences = np.ascontiguousarray(sentences, np.int64)
         self.decoder.library.keep(self.address, sentences.ctypes.data, len(sentences))
         self.n_rows = len(sentences) * self.n_hypotheses
@@ -74,49 +78,49 @@ class NativeDecoder(IncrementalDecoder):
     min_token = EOS  # smaller ones are never written
 
     def __init__(self, weights: TransformerWeights, precision: str, library: Library):
+        self.weights = weights
         self.library = library
         self.precision = precision
         self.limit = weights.limit
         self.vocab_size = len(weights.output_table)
         self.src_codes, self.tgt_codes = weights.src_codes, weights.tgt_codes
-        arrays = (None if x is None else np.require(x, np.float32, ["C", "A"]) for x in weights.parameters())
+        arrays = map(_as_read, weights.parameters())
         self.tables = [next(arrays), next(arrays)]  # read where they lie; everything else is packed
         self.address = library.new_model(weights.config(precision), chain(self.tables, arrays))
         free_with(self, library.free_model, self.address)
 
     def start(self, sources: Sequence[Ids], n_hypotheses: int) -> NativeState:
-        ids, lengths = pad_sources(sources)
-        B, S = ids.shape
-        codes = self.src_codes(0, S)
-        batch = SourceBatch(ids.ctypes.data, lengths.ctypes.data, B, S, codes.ctypes.data)
-        address = self.library.new_decoder(self.address, batch, n_hypotheses, n_threads())
-        return NativeState(self, address, B * n_hypotheses, n_hypotheses)
+        ids, lengths, S = pad_sources(sources)
+        B, codes = len(lengths), self.src_codes(0, S)
+        batch = SourceBatch(address(ids), address(lengths), B, S, address(codes))
+        decoder = self.library.new_decoder(self.address, batch, n_hypotheses, n_threads())
+        return NativeState(self, decoder, B * n_hypotheses, n_hypotheses)
 
-    def step(self, tokens: Int[np.ndarray, " R"], state: DecoderState) -> tuple[Float[np.ndarray, "R V"], NativeState]:
+    def step(self, tokens: Int[Array, " R"], state: DecoderState) -> tuple[Float[Array, "R V"], NativeState]:
         """Read one token for each hypothesis, and return the logits of the next."""
         state, tokens = _own(state, tokens), np.ascontiguousarray(tokens, np.int64)
         logits = np.empty((state.n_rows, self.vocab_size), np.float32)
         code = self.tgt_codes(state.length, state.length + 1)
-        self.library.step(state.address, tokens.ctypes.data, code.ctypes.data, n_threads(), logits.ctypes.data)
+        self.library.step(state.address, address(tokens), address(code), n_threads(), address(logits))
         state.length += 1
         return logits, state
 
     def top_k(
-        self, tokens: Int[np.ndarray, " R"], state: DecoderState, forced: Int[np.ndarray, " R"] | None, k: int
+        self, tokens: Int[Array, " R"], state: DecoderState, forced: Int[Array, " R"] | None, k: int
     ) -> tuple[TopK, NativeState]:
         state, tokens, k = _own(state, tokens), np.ascontiguousarray(tokens, np.int64), min(k, self.vocab_size)
         forced = None if forced is None else np.ascontiguousarray(forced, np.int64)
-        options = TopKOptions(k, self.min_token, None if forced is None else forced.ctypes.data)
+        options = TopKOptions(k, self.min_token, None if forced is None else address(forced))
         log_probs, best = np.empty((state.n_rows, k), np.float32), np.empty((state.n_rows, k), np.int64)
         code = self.tgt_codes(state.length, state.length + 1)
-        inputs, outputs = (tokens.ctypes.data, code.ctypes.data), (log_probs.ctypes.data, best.ctypes.data)
+        inputs, outputs = (address(tokens), address(code)), (address(log_probs), address(best))
         self.library.top_k(state.address, *inputs, options, n_threads(), *outputs)
         state.length += 1
         return TopK(log_probs, best), state
 
     def log_probs(
-        self, tokens: Int[np.ndarray, " R"], state: DecoderState, forced: Int[np.ndarray, " R"] | None
-    ) -> tuple[Float[np.ndarray, "R V"], NativeState]:
+        self, tokens: Int[Array, " R"], state: DecoderState, forced: Int[Array, " R"] | None
+    ) -> tuple[Float[Array, "R V"], NativeState]:
         logits, state = self.step(tokens, state)
         return allowed_log_probs(logits, forced), state
 
@@ -125,21 +129,19 @@ class NativeDecoder(IncrementalDecoder):
         sources: Sequence[Ids],
         N: int,
         settings: DecodeSettings,
-        shortlist: Int[np.ndarray, " W"] | None = None,
-    ) -> tuple[History, Int[np.ndarray, " B"]]:
-        """Search with N hypotheses, some steps a call; return the history of decisions, and how long each became.
+        shortlist: Int[Array, " W"] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """Search with N hypotheses, some steps a call; return the `n_best` of each sentence.
 
         Where a shortlist is given, EOS in it, no other token is written, and probabilities are among these.
         """
-        limits = np.ascontiguousarray(max_lengths(sources, settings, self.limit), np.int64)
-        B, T = len(limits), int(limits.max())
-        history = {name: np.empty((B, T, N), np.int32 if name in INTEGERS else np.float64) for name in INTEGERS + REALS}
-        lengths, codes = np.zeros(B, np.int64), self.tgt_codes(0, T)
-        outputs = (each.ctypes.data for each in (*history.values(), lengths))
+        most = LONGEST if self.limit is None else self.limit
+        limits = array("q", [min(length, most) for length in free_lengths(sources, settings)])
+        history, codes = SearchHistory(len(limits), max(limits), N), self.tgt_codes(0, max(limits))
         shortlist = None if shortlist is None else np.ascontiguousarray(shortlist, np.int64)
-        words = (None, 0) if shortlist is None else (shortlist.ctypes.data, len(shortlist))
-        options = (N, settings.n_best, self.min_token, T, settings.length_penalty)
-        args = BeamSearchArgs(*options, limits.ctypes.data, *words, codes.ctypes.data, *outputs)
+        words = (None, 0) if shortlist is None else (address(shortlist), len(shortlist))
+        options = (N, settings.n_best, self.min_token, max(limits), settings.length_penalty)
+        args = BeamSearchArgs(*options, address(limits), *words, address(codes), *history.addresses())
         state = self.start(sources, N)
         search = self.library.new_beam_search(state.address, args)
         try:
@@ -147,10 +149,62 @@ class NativeDecoder(IncrementalDecoder):
                 pass
         finally:
             self.library.free_beam_search(search)
-        return history, lengths
+        return [history.best(sentence, settings) for sentence in range(len(limits))]
 
 
-def _own(state: DecoderState, tokens: np.ndarray) -> NativeState:
+class SearchHistory:
+    """What a search kept of each step of each sentence (`search/hypothesis.py`), and how long each sentence became."""
+
+    def __init__(self, B: int, T: int, N: int):
+        self.T, self.N = T, N
+        self.arrays = {name: array("i", bytes(4 * B * T * N)) for name in INTEGERS}
+        self.arrays |= {name: array("d", bytes(8 * B * T * N)) for name in REALS}
+        self.lengths = array("q", bytes(8 * B))
+
+    def addresses(self) -> Iterator[int]:
+        """Yield where C++ writes, in the order of BeamSearchArgs."""
+        return (address(each) for each in (*self.arrays.values(), self.lengths))
+
+    def best(self, sentence: int, settings: DecodeSettings) -> list[Hypothesis]:
+        """Return the `n_best` hypotheses of a sentence, as `best_hypotheses` does: unfinished ones if too few ended."""
+        first, n_steps, N = sentence * self.T * self.N, self.lengths[sentence], self.N
+        ends = self.arrays["end_totals"][first : first + n_steps * N].tolist()
+        scores = {i: total / (i // N + 1.0) ** settings.length_penalty for i, total in enumerate(ends) if total > -inf}
+        found = []
+        for i in sorted(scores, key=lambda i: -scores[i])[: settings.n_best]:
+            tokens, log_probs = self._trace_back(first, i // N, int(self.arrays["end_parents"][first + i]))
+            tokens, log_probs = [*tokens, EOS], [*log_probs, self.arrays["end_log_probs"][first + i]]
+            found.append(make_hypothesis(tokens, log_probs, settings.length_penalty))
+        last = first + (n_steps - 1) * N
+        for row in range(min(N, settings.n_best) if len(found) < settings.n_best else 0):
+            if self.arrays["totals"][last + row] > -inf:  # largest first, since that is how a search goes on
+                found.append(make_hypothesis(*self._trace_back(first, n_steps, row), settings.length_penalty))
+        return ranked(found, settings.n_best)
+
+    def _trace_back(self, first: int, n_steps: int, row: int) -> tuple[list[int], list[float]]:
+        at = []
+        for step in range(n_steps - 1, -1, -1):
+            at.append(first + step * self.N + row)
+            row = self.arrays["parents"][at[-1]]
+        at.reverse()
+        return [self.arrays["tokens"][i] for i in at], [self.arrays["log_probs"][i] for i in at]
+
+
+def _as_read(matrix: Matrix | None) -> Matrix | None:
+    """Return a matrix as C++ reads it: whole rows one after another, at addresses that suit their numbers."""
+    if isinstance(matrix, Int8Rows):
+        return Int8Rows(_as_numbers(matrix.values, "b"), _as_numbers(matrix.scales, "f"))  # pyright: ignore
+    return None if matrix is None else _as_numbers(matrix, "f")
+
+
+def _as_numbers(numbers: Any, form: str) -> Any:
+    """Return what NumPy or a file holds in bytes or in float32, copied only where it must be."""
+    if isinstance(numbers, memoryview) and numbers.format == form and address(numbers) % numbers.itemsize == 0:
+        return numbers
+    return np.require(np.asarray(numbers), np.int8 if form == "b" else np.float32, ["C", "A"])
+
+
+def _own(state: DecoderState, tokens: Array) -> NativeState:
     assert isinstance(state, NativeState), f"a native decoder continues its own states, got {type(state)}"
     assert len(tokens) == state.n_rows, f"there must be one token for each of {state.n_rows} rows, got {len(tokens)}"
     return state
@@ -191,20 +245,19 @@ class NativeEngine(Engine):
             return []
         N = 1 if settings.method == "greedy" else settings.beam
         shortlist = None if vocabulary is None else vocabulary(sources)
-        return best_hypotheses(*self._decoder.beam_search(sources, N, settings, shortlist), settings)
+        return self._decoder.beam_search(sources, N, settings, shortlist)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return self._reopen
 
 
-def find_library(precision: str) -> Library | None:
-    """Return the compiled code, where there is any and it is the faster way in this precision; else say why not."""
+def find_library() -> Library | None:
+    """Return the compiled code, where there is any; else say why not."""
     try:
-        library = open_library()
+        return open_library()
     except SwitchedOffError:
         return None
     except UnavailableError as error:
-        way_out = f"install a C++ compiler for up to three times the speed, or set {SWITCH}=0 to hide this line"
+        way_out = f"run regard native --build for up to three times the speed, or set {SWITCH}=0 to hide this line"
         warnings.warn(f"PyTorch translates, since there is no compiled code: {error}; {way_out}", stacklevel=2)
         return None
-    return library if precision == "float32" or library.has_fast_int8() else None

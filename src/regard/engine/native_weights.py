@@ -1,26 +1,25 @@
-"""What the C++ library packs: a Transformer's sizes, parameters and position codes, as NumPy arrays."""
+"""What the C++ library packs: a Transformer's sizes, its parameters where they lie, and its position codes."""
 
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, pi
+from math import cos, inf, pi, sin
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from jaxtyping import Float
-
 from regard.config import ModelSettings, PartSettings
-from regard.native import ModelConfig
+from regard.native import Int8Rows, Matrix, ModelConfig, Numbers
+from regard.shapes import Array, Float, np
 
 NORM = {"layer": 0, "rms": 1}
-NORM_EPS = {"layer": 1e-5, "rms": float(np.finfo(np.float32).eps)}  # as in PyTorch
+NORM_EPS = {"layer": 1e-5, "rms": 2.0**-23}  # as in PyTorch
 ACTIVATION = {"relu": 0, "gelu": 1, "silu": 2}
 PRECISION = {"float32": 0, "int8": 1}
 MAPS = ("w_q", "w_k", "w_v", "w_o")
-KNOWN_POSITIONS = 512  # whose codes are kept; later ones are computed when a sentence gets there
 
-# From a range of positions to what each adds to its token and, beside it, the cosines and sines of its rotations.
-Codes = Callable[[int, int], Float[np.ndarray, "T C"]]
+# From a range of positions to what each adds to its token and, beside it, the cosines and sines of its rotations, in
+# float32: (T, C) numbers one after another.
+Codes = Callable[[int, int], Numbers]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,24 +32,26 @@ class TransformerWeights:
     norm_first: bool
     activation: str
     d_rotary: int  # features of a head where positions rotate queries and keys, else 0
+    adds_positions: bool  # to the tokens; a scheme that does may have a code of zeros
     limit: int | None  # tokens that a target may have, where positions end
-    src_table: Float[np.ndarray, "V1 D"]
-    tgt_table: Float[np.ndarray, "V D"]
-    output_table: Float[np.ndarray, "V D"]
-    arrays: Mapping[str, np.ndarray]
+    d_model: int
+    src_table: Matrix  # (V1, D)
+    tgt_table: Matrix  # (V, D)
+    output_table: Matrix  # (V, D)
+    arrays: Mapping[str, Matrix]
     n_layers: tuple[int, int]  # of encoder and decoder
     src_codes: Codes
     tgt_codes: Codes
 
     def config(self, precision: str) -> ModelConfig:
         """Return the sizes as C++ takes them."""
-        d_ff, D = len(self.arrays["encoder.layers.0.feed_forward.inner.bias"]), self.src_table.shape[1]
+        d_ff, D = len(self.arrays["encoder.layers.0.feed_forward.inner.bias"]), self.d_model
         vocab_sizes = len(self.src_table), len(self.output_table)
         parts = NORM[self.norm], self.norm_first, ACTIVATION[self.activation]
         parts = (*parts, PRECISION[precision], self.d_rotary)
         return ModelConfig(D, self.n_heads, d_ff, *vocab_sizes, *self.n_layers, *parts)
 
-    def parameters(self) -> Iterator[np.ndarray | None]:
+    def parameters(self) -> Iterator[Matrix | None]:
         """Yield all arrays in the order in which `model.h` takes them; a bias or norm that is not there is None."""
         yield self.src_table
         yield self.tgt_table
@@ -72,28 +73,36 @@ class TransformerWeights:
         yield self.output_table
         yield None
 
-    def _self_attention(self, layer: str) -> Iterator[np.ndarray | None]:
+    def _self_attention(self, layer: str) -> Iterator[Matrix | None]:
         q, k, v, out = (f"{layer}.attention.{name}" for name in MAPS)
         yield from self._linear(q, k, v)
         yield from self._linear(out)
         yield from self._norm(f"{layer}.after_attention.norm")
 
-    def _feed_forward(self, layer: str) -> Iterator[np.ndarray | None]:
+    def _feed_forward(self, layer: str) -> Iterator[Matrix | None]:
         yield from self._linear(f"{layer}.feed_forward.inner")
         yield from self._linear(f"{layer}.feed_forward.outer")
         yield from self._norm(f"{layer}.after_feed_forward.norm")
 
-    def _linear(self, *names: str) -> Iterator[np.ndarray | None]:
-        """Join some maps of the same input into one."""
-        weight = np.concatenate([self.arrays[f"{name}.weight"] for name in names])
-        yield weight
-        own = np.zeros(len(weight) // len(names), np.float32)
-        yield np.concatenate([self.arrays.get(f"{name}.bias", own) for name in names])
+    def _linear(self, *names: str) -> Iterator[Matrix | None]:
+        """Yield maps of the same input, which C++ computes as one: all weights, then all biases."""
+        for name in names:
+            yield self.arrays[f"{name}.weight"]
+        for name in names:
+            yield self.arrays.get(f"{name}.bias")
 
-    def _norm(self, name: str) -> Iterator[np.ndarray | None]:
+    def _norm(self, name: str) -> Iterator[Matrix | None]:
         yield self.arrays[f"{name}.weight"]
         yield self.arrays.get(f"{name}.bias")
-        yield np.array([self.arrays.get(f"{name}.eps", self.norm_eps)], np.float32)
+        eps = self.arrays.get(f"{name}.eps")
+        yield memoryview(array("f", [self.norm_eps if eps is None else float(eps)]))  # pyright: ignore[reportArgumentType]
+
+
+def as_floats(matrix: Matrix) -> Float[Array, "*shape"]:
+    """Return the numbers of a matrix in float32, which stay where they lie if they are."""
+    if isinstance(matrix, Int8Rows):
+        return np.asarray(matrix.values) * np.asarray(matrix.scales).astype(np.float32)[:, None]
+    return np.asarray(matrix, np.float32)
 
 
 def packs(settings: ModelSettings) -> bool:
@@ -115,7 +124,7 @@ def packs(settings: ModelSettings) -> bool:
 
 def from_arrays(
     settings: ModelSettings,
-    arrays: Mapping[str, np.ndarray],
+    arrays: Mapping[str, Matrix],
     shapes: "Shapes",
     vocab_sizes: tuple[int, int],
     path: Path,
@@ -128,7 +137,9 @@ def from_arrays(
     src, tgt, output = (made[tables[side]] for side in ("src", "tgt", "output"))
     d_head = settings.d_model // settings.n_heads
     rotates = settings.position.name == "rotary"
-    src_codes, tgt_codes = (make_codes(settings, arrays.get(f"{side}.position.table")) for side in ("src", "tgt"))
+    src_codes = make_codes(settings, arrays.get("src.position.table"))
+    learned = arrays.get("tgt.position.table")
+    tgt_codes = src_codes if learned is None else make_codes(settings, learned)
     return TransformerWeights(
         settings.n_heads,
         settings.norm,
@@ -136,7 +147,9 @@ def from_arrays(
         settings.norm_place == "before",
         settings.activation,
         d_head if rotates else 0,
+        settings.position.name not in {"none", "rotary"},
         position_limit(settings.position),
+        settings.d_model,
         src,
         tgt,
         output,
@@ -147,10 +160,10 @@ def from_arrays(
     )
 
 
-def _table(arrays: Mapping[str, np.ndarray], side: str, settings: ModelSettings) -> np.ndarray:
+def _table(arrays: Mapping[str, Matrix], side: str, settings: ModelSettings) -> Matrix:
     if settings.d_embedding is None:
-        return np.ascontiguousarray(arrays[f"{side}.table.weight"])
-    return arrays[f"{side}.table.codes.weight"] @ arrays[f"{side}.table.up.weight"].T
+        return arrays[f"{side}.table.weight"]
+    return as_floats(arrays[f"{side}.table.codes.weight"]) @ as_floats(arrays[f"{side}.table.up.weight"]).T
 
 
 def expected_shapes(settings: ModelSettings, vocab_sizes: tuple[int, int]) -> dict[str, tuple[int, ...]]:
@@ -209,64 +222,81 @@ def check_shapes(found: Shapes, expected: Shapes, path: Path) -> None:
             raise ValueError(f"{path}: these weights are of another model: {name} is {shapes}")
 
 
-def make_codes(settings: ModelSettings, table: np.ndarray | None) -> Codes:
-    """Return the codes of positions by the scheme's own formula; `position/` has the definitions, tests compare."""
-    D, part = settings.d_model, settings.position
-    d_rotary = D // settings.n_heads if part.name == "rotary" else 0
-    formula, limit = POSITION_CODES[part.name], position_limit(part)
+class PositionRows:
+    """The codes of positions by the scheme's own formula, each computed when it is first needed.
 
-    def compute(first: int, end: int) -> np.ndarray:
-        if limit is not None and end > limit:
+    `position/` has the definitions, and tests compare. Rows of plain numbers cost 50 µs each, once.
+    """
+
+    def __init__(self, settings: ModelSettings, table: Matrix | None):
+        D, part = settings.d_model, settings.position
+        d_rotary = D // settings.n_heads if part.name == "rotary" else 0
+        self.added = POSITION_CODES[part.name](D, part, None if table is None else as_floats(table))
+        self.turned = rotary_codes(d_rotary, part)
+        self.width, self.limit = D + d_rotary, position_limit(part)
+        self.known = array("f")
+
+    def __call__(self, first: int, end: int) -> array:
+        if self.limit is not None and end > self.limit:
             raise ValueError(
-                f"positions must be below {limit}, the end of the table, got {end - 1}: build a larger table"
+                f"positions must be below {self.limit}, the end of the table, got {end - 1}: build a larger table"
             )
-        positions = np.arange(first, end)
-        added, rotations = formula(positions, D, part, table), rotary_codes(positions, d_rotary, part)
-        return np.ascontiguousarray(np.concatenate([added, rotations], axis=1), dtype=np.float32)
+        known = self.known
+        if len(known) < end * self.width:
+            known = known[:]  # another thread may be reading the old one
+            for position in range(len(known) // self.width, end):
+                known.extend(self.added(position))
+                known.extend(self.turned(position))
+            self.known = known
+        return known[first * self.width : end * self.width]
 
-    known = compute(0, min(limit or KNOWN_POSITIONS, KNOWN_POSITIONS))
-    return lambda first, end: known[first:end] if end <= len(known) else compute(first, end)
+
+def make_codes(settings: ModelSettings, table: Matrix | None) -> Codes:
+    """Return the codes of a model's positions."""
+    return PositionRows(settings, table)
 
 
-def sinusoidal_codes(positions: np.ndarray, D: int, part: PartSettings, table: np.ndarray | None) -> np.ndarray:
+# From a position to the numbers that are added to its token.
+Row = Callable[[int], Sequence[float]]
+
+
+def sinusoidal_codes(D: int, part: PartSettings, table: Array | None) -> Row:
     """Interleave sines and cosines, `ω_i = base^(−2i/D)`."""
-    angles = positions[:, None] * part.options.get("base", 10000.0) ** (-np.arange(0, D, 2) / D)
-    return np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(len(positions), -1)[:, :D]
+    frequencies = [part.options.get("base", 10000.0) ** (-i / D) for i in range(0, D, 2)]
+    return lambda position: [f(position * frequency) for frequency in frequencies for f in (sin, cos)][:D]
 
 
-def half_wave_codes(positions: np.ndarray, D: int, part: PartSettings, table: np.ndarray | None) -> np.ndarray:
+def half_wave_codes(D: int, part: PartSettings, table: Array | None) -> Row:
     """Repeat `sin(πp / L), cos(πp / L)`."""
-    angles = positions * (pi / part.options.get("max_len", 1024))
-    return np.tile(np.stack([np.sin(angles), np.cos(angles)], axis=-1), (1, (D + 1) // 2))[:, :D]
+    step = pi / part.options.get("max_len", 1024)
+    return lambda position: ([sin(position * step), cos(position * step)] * D)[:D]
 
 
-def index_codes(positions: np.ndarray, D: int, part: PartSettings, table: np.ndarray | None) -> np.ndarray:
+def index_codes(D: int, part: PartSettings, table: Array | None) -> Row:
     """Repeat p."""
-    return np.repeat(positions[:, None].astype(np.float64), D, axis=1)
+    return lambda position: [float(position)] * D
 
 
-def learned_codes(positions: np.ndarray, D: int, part: PartSettings, table: np.ndarray | None) -> np.ndarray:
-    """Look up rows of the table."""
+def learned_codes(D: int, part: PartSettings, table: Array | None) -> Row:
+    """Look up a row of the table."""
     assert table is not None, "a learned scheme has its table among the arrays"
-    return table[positions]
+    return lambda position: table[position].tolist()
 
 
-def no_codes(positions: np.ndarray, D: int, part: PartSettings, table: np.ndarray | None) -> np.ndarray:
+def no_codes(D: int, part: PartSettings, table: Array | None) -> Row:
     """Add nothing."""
-    return np.zeros((len(positions), D))
+    return lambda position: [0.0] * D
 
 
-def rotary_codes(positions: np.ndarray, d_rotary: int, part: PartSettings) -> np.ndarray:
+def rotary_codes(d_rotary: int, part: PartSettings) -> Row:
     """Interleave the cosine and sine of the angle by which each pair of features turns; a last odd one stays."""
-    if not d_rotary:
-        return np.zeros((len(positions), 0))
     even = d_rotary // 2 * 2
-    angles = positions[:, None] * part.options.get("base", 10000.0) ** (-np.arange(0, even, 2) / even)
-    pairs = np.stack([np.cos(angles), np.sin(angles)], axis=-1).reshape(len(positions), -1)
-    return np.concatenate([pairs, np.ones((len(positions), d_rotary - even))], axis=1)
+    frequencies = [part.options.get("base", 10000.0) ** (-i / even) for i in range(0, even, 2)]
+    still = [1.0] * (d_rotary - even)
+    return lambda position: [f(position * frequency) for frequency in frequencies for f in (cos, sin)] + still
 
 
-POSITION_CODES = {
+POSITION_CODES: dict[str, Callable[[int, PartSettings, Array | None], Row]] = {
     "none": no_codes,
     "index": index_codes,
     "sinusoidal": sinusoidal_codes,

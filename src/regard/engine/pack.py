@@ -39,7 +39,7 @@ def pack_for_cpu(model: Seq2Seq, precision: str) -> NativeEngine | None:
     transformer = packable(model)
     if transformer is None or {(p.dtype, p.device.type) for p in model.parameters()} != {(torch.float32, "cpu")}:
         return None
-    if (library := find_library(precision)) is None:
+    if (library := find_library()) is None:
         return None
     frozen = deepcopy(transformer).eval().requires_grad_(False)
     decoder = NativeDecoder(from_transformer(frozen), precision, library)
@@ -95,7 +95,9 @@ def from_transformer(model: Transformer) -> TransformerWeights:
         first.after_attention.norm_first,
         ACTIVATION[first.feed_forward.activation],
         d_rotary,
+        type(model.tgt.position) not in {NoPosition, Rotary},
         model.limit,
+        src.shape[1],
         src,
         tgt,
         output,

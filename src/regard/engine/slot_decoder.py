@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.batch import Source, sequence_mask
@@ -21,6 +20,7 @@ from regard.model.transformer import DecoderLayer, Transformer
 from regard.ops import triton_kernels, usable
 from regard.padding import EOS
 from regard.position.contract import PositionTable
+from regard.shapes import Float, Int
 
 FEW = 8  # rows up to which our own product is used
 

@@ -5,7 +5,6 @@ from typing import TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.batch import Source, make_source, padded_source
@@ -22,6 +21,7 @@ from regard.search.hypothesis import (
     make_hypothesis,
     max_lengths,
 )
+from regard.shapes import Bool, Float, Int
 
 CHUNK = 4  # steps between two looks at what is final
 MIN_SOURCE, MIN_TARGET = 32, 64  # tokens for which there is always space

@@ -1,131 +1,54 @@
-"""Compile and call the C++ library."""
+"""Open and call the C++ library."""
 
 import os
-import platform
-import shutil
-import stat
-import subprocess
 import sys
-import tempfile
-import time
 import warnings
+from array import array
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from ctypes import CDLL, CFUNCTYPE, POINTER, Structure, byref, c_double, c_int, c_int64, c_void_p
-from hashlib import blake2b
+from collections.abc import Iterator
+from ctypes import CDLL, CFUNCTYPE, POINTER, Structure, addressof, byref, c_char, c_double, c_int, c_int64, c_void_p
+from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any
 
-import numpy as np
+from regard.native.libraries import LEVELS, MACHINE, ForeignFolderError, built_here, cache_folder, prebuilt
+from regard.shapes import Array
 
-SOURCES = Path(__file__).parent
-ALWAYS = ("-std=c++17", "-O3", "-shared", "-fPIC")
-# The first that the compiler knows are taken: some have no OpenMP, some call the machine's own code by another name.
-FLAGS = (("-march=native", "-fopenmp"), ("-march=native",), ("-mcpu=native",), ())
-PATIENCE = 120  # seconds for one attempt; three are usual
+SWITCH = "REGARD_NATIVE"  # in the environment: 0 leaves PyTorch to do all, 1 is the best there is, a level's name that
+HERE = "native"  # the level of a library that was built for just this machine
 
 
-USER = os.geteuid() if hasattr(os, "geteuid") else 0  # as `stat` has it where there are no users
+# Numbers as C++ reads and writes them, one after another in memory: of a file, of Python's own arrays, or of NumPy.
+Numbers = memoryview | array | bytearray | Array
 
 
-class ForeignFolderError(OSError):
-    """A cache is a folder of somebody else, whose code must not run here."""
+@dataclass(frozen=True, eq=False)
+class Int8Rows:
+    """A matrix in 8 bits, from -127 to 127, with the scale of each row."""
+
+    values: memoryview | Array
+    scales: Numbers
+
+    def __len__(self) -> int:
+        return len(self.values)
 
 
-class CompileError(Exception):
-    """There is no compiler, or it did not take the sources."""
+Matrix = memoryview | Array | Int8Rows
 
 
-def compiled(folder: Path, flags: Sequence[Sequence[str]] = FLAGS) -> Path:
-    """Return the library in a folder, compiled there if it is not: whole, or not at all."""
-    compiler = find_compiler()
-    key = fingerprint(compiler, flags)
-    make_private(folder)
-    for path in folder.glob(f"{key}-*.so"):
-        if is_private(path) and path.name == _name(key, path.read_bytes()):
-            return path
-        path.unlink(missing_ok=True)  # a damaged file may crash whoever loads it, and one of others do anything
-    with tempfile.TemporaryDirectory(dir=folder, prefix="making-") as workshop:
-        made = _attempts(compiler, flags, Path(workshop) / "regard.so")
-        made.chmod(0o700)
-        target = folder / _name(key, made.read_bytes())
-        made.replace(target)
-    return target
+def address(numbers: Numbers) -> int:
+    """Return where numbers lie, for as long as somebody holds them."""
+    if isinstance(numbers, array):
+        return numbers.buffer_info()[0]
+    if isinstance(numbers, memoryview | bytearray):
+        return addressof(c_char.from_buffer(numbers)) if len(numbers) else 0
+    return numbers.ctypes.data
 
 
-def make_private(folder: Path) -> None:
-    """Create a folder that nobody else can write to, or make it so, and remove what killed compilers left in it."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    about = folder.stat()
-    if about.st_uid != USER:
-        raise ForeignFolderError(f"{folder} must belong to this user to load code from it, got user {about.st_uid}")
-    if stat.S_IMODE(about.st_mode) != 0o700:
-        folder.chmod(0o700)
-    for left in folder.glob("making-*"):
-        with suppress(OSError):
-            if time.time() - left.stat().st_mtime > PATIENCE * len(FLAGS):
-                shutil.rmtree(left, ignore_errors=True)
+class Weights(Structure):
+    """Where a matrix lies; gemm_f32.h has the same."""
 
-
-def is_private(path: Path) -> bool:
-    """Tell whether a file is of this user, and nobody else could have written it."""
-    about = path.lstat()
-    return stat.S_ISREG(about.st_mode) and about.st_uid == USER and not about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-
-
-def cache_folder() -> Path:
-    """Return the folder in which this user's programs keep what they can make again; raise OSError without a home."""
-    given = os.environ.get("XDG_CACHE_HOME")
-    try:
-        return (Path(given) if given else Path.home() / ".cache") / "regard"
-    except RuntimeError as error:
-        raise OSError("there is no home folder to keep it in: set HOME or XDG_CACHE_HOME") from error
-
-
-def find_compiler() -> Path:
-    """Return the C++ compiler: the one that CXX names, or the system's."""
-    for name in (os.environ.get("CXX"), "c++", "g++", "clang++"):
-        found = shutil.which(name) if name else None
-        if found:
-            return Path(found).resolve()
-    raise CompileError("no C++ compiler was found: c++, g++ or clang++")
-
-
-def fingerprint(compiler: Path, flags: Sequence[Sequence[str]]) -> str:
-    """Return a key that changes with anything that would make another library."""
-    about = compiler.stat()
-    made_by = repr((str(compiler), about.st_size, about.st_mtime_ns, ALWAYS, tuple(map(tuple, flags)), _machine()))
-    digest = blake2b(made_by.encode(), digest_size=8)
-    for path in sorted([*SOURCES.glob("*.h"), *SOURCES.glob("*.cpp")]):
-        digest.update(path.name.encode() + path.read_bytes())
-    return digest.hexdigest()
-
-
-def _attempts(compiler: Path, flags: Sequence[Sequence[str]], target: Path) -> Path:
-    said = ""
-    for some in flags:
-        command = [str(compiler), *ALWAYS, *some, str(SOURCES / "bindings.cpp"), "-o", str(target)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
-        if done.returncode == 0:
-            return target
-        said = said or done.stderr.strip()
-    raise CompileError(f"{compiler} did not compile the sources: {said[:500]}")
-
-
-def _machine() -> tuple[str, ...]:
-    """Describe the processor, since the library uses its instructions."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text(encoding="utf-8", errors="replace").splitlines() if info.exists() else []
-    known = {line for line in lines if line.startswith(("model name", "flags", "Features", "CPU part"))}
-    return platform.system(), platform.machine(), platform.processor(), *sorted(known)
-
-
-def _name(key: str, content: bytes) -> str:
-    return f"{key}-{blake2b(content, digest_size=8).hexdigest()}.so"
-
-
-SWITCH = "REGARD_NATIVE"  # 0 in the environment leaves PyTorch to do all
+    _fields_ = [("values", c_void_p), ("scales", c_void_p)]
 
 
 class ModelConfig(Structure):
@@ -176,10 +99,9 @@ class SwitchedOffError(UnavailableError):
 class Library:
     """Calls into C++. Addresses are integers; whoever passes one keeps what lies there alive."""
 
-    team: ClassVar[int | None] = None  # the process whose threads OpenMP may have started
-
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, level: str = HERE):
         self.path = path
+        self.level = level
         self._functions = functions = CDLL(str(path))
         for name, arguments in SIGNATURES.items():
             getattr(functions, name).argtypes = arguments
@@ -187,35 +109,36 @@ class Library:
         self.free_beam_search = functions.regard_beam_search_free
         self.free_model.restype = self.free_decoder.restype = self.free_beam_search.restype = None
 
-    def has_fast_int8(self) -> bool:
-        """Tell whether this machine multiplies bytes faster than floats."""
-        return bool(self._functions.regard_has_fast_int8())
+    def best_level(self) -> int:
+        """Return which of the levels of `build.py` is the best that this processor has."""
+        return self._functions.regard_best_level()
 
-    def new_model(self, config: ModelConfig, arrays: Iterator[np.ndarray | None]) -> int:
+    def new_model(self, config: ModelConfig, arrays: Iterator[Matrix | None]) -> int:
         """Pack a model's parameters, each when it is its turn, and return the address of the result."""
-        address, alive = c_void_p(), deque[np.ndarray | None](maxlen=3)  # a norm takes three before it reads the first
+        model, alive = c_void_p(), deque[Any](maxlen=7)  # a map takes six before it reads the first
         failures: list[BaseException] = []
 
-        def take() -> int:
+        def take(wanted: Any) -> None:
             try:
-                alive.append(next(arrays))
-                return 0 if alive[-1] is None else alive[-1].ctypes.data
+                alive.append(found := next(arrays))
+                if isinstance(found, Int8Rows):
+                    wanted[0] = Weights(address(found.values), address(found.scales))
+                elif found is not None:
+                    wanted[0] = Weights(address(found), None)
             except BaseException as error:  # it cannot pass through C++
                 failures.append(error)
-                return 0
 
-        status = self._functions.regard_model_new(byref(config), NEXT_ARRAY(take), byref(address))
+        status = self._functions.regard_model_new(byref(config), NEXT_ARRAY(take), byref(model))
         if failures:
             raise failures[0]
         _check(status)
-        return address.value or 0
+        return model.value or 0
 
     def new_decoder(self, model: int, src: SourceBatch, n_hypotheses: int, threads: int) -> int:
         """Encode sentences, and return the address of the decoder of their hypotheses."""
-        address = c_void_p()
-        Library.team = os.getpid() if threads > 1 else Library.team  # all other work of a search comes after this
-        _check(self._functions.regard_decoder_new(model, byref(src), n_hypotheses, threads, byref(address)))
-        return address.value or 0
+        decoder = c_void_p()
+        _check(self._functions.regard_decoder_new(model, byref(src), n_hypotheses, threads, byref(decoder)))
+        return decoder.value or 0
 
     def step(self, decoder: int, tokens: int, codes: int, threads: int, logits: int) -> None:
         """Write the logits that follow one token of each hypothesis."""
@@ -230,9 +153,9 @@ class Library:
 
     def new_beam_search(self, decoder: int, args: BeamSearchArgs) -> int:
         """Begin to search all hypotheses to their ends, and return the address of the search."""
-        address = c_void_p()
-        _check(self._functions.regard_beam_search_new(decoder, byref(args), byref(address)))
-        return address.value or 0
+        search = c_void_p()
+        _check(self._functions.regard_beam_search_new(decoder, byref(args), byref(search)))
+        return search.value or 0
 
     def advance(self, search: int, n_steps: int, threads: int) -> bool:
         """Take some steps; tell whether all sentences are final."""
@@ -249,9 +172,9 @@ class Library:
         _check(self._functions.regard_decoder_keep(decoder, sentences, n_sentences))
 
 
-NEXT_ARRAY = CFUNCTYPE(c_void_p)
+NEXT_ARRAY = CFUNCTYPE(None, POINTER(Weights))
 SIGNATURES = {
-    "regard_has_fast_int8": (),
+    "regard_best_level": (),
     "regard_model_new": (POINTER(ModelConfig), NEXT_ARRAY, POINTER(c_void_p)),
     "regard_model_free": (c_void_p,),
     "regard_decoder_new": (c_void_p, POINTER(SourceBatch), c_int64, c_int, POINTER(c_void_p)),
@@ -272,27 +195,47 @@ OUTCOMES = {
 
 
 def open_library() -> Library:
-    """Return the library, compiled now if need be; raise UnavailableError, with the reason, where there is none."""
-    if os.environ.get(SWITCH) == "0":
+    """Return the library for this processor; raise UnavailableError, with the reason, where there is none.
+
+    One that was built for just this machine comes first, then the best of those that came with the package.
+    """
+    choice = os.environ.get(SWITCH, "").removeprefix("1")
+    if choice == "0":
         raise SwitchedOffError(f"{SWITCH} is 0")
+    machine = MACHINE
+    if choice not in {"", HERE, *LEVELS.get(machine, {})}:
+        known = ", ".join(("0", "1", HERE, *LEVELS.get(machine, {})))
+        raise ValueError(f"{SWITCH} must be one of {known}, got {choice!r}")
     try:
-        return Library(compiled(cache_folder()))
-    except (CompileError, subprocess.SubprocessError) as error:
+        own = _own_library() if choice in {"", HERE} else None
+        return own or _prebuilt_library(machine, choice)
+    except OSError as error:  # a file that is no library, or one for another system
         raise UnavailableError(str(error)) from error
+
+
+def _own_library() -> Library | None:
+    try:
+        path = built_here(cache_folder())
     except ForeignFolderError as error:
-        warnings.warn(f"{error}: compiling for this process alone; name a folder with XDG_CACHE_HOME", stacklevel=3)
-        return _open_for_now()
-    except OSError:
-        return _open_for_now()
+        warnings.warn(f"{error}: it is left alone; name another folder with XDG_CACHE_HOME", stacklevel=4)
+        return None
+    except OSError:  # no home
+        return None
+    return None if path is None else Library(path)
 
 
-def _open_for_now() -> Library:
-    """Compile for this process alone, where nothing can be kept."""
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            return Library(compiled(Path(folder)))
-    except (CompileError, subprocess.SubprocessError, OSError) as error:
-        raise UnavailableError(str(error)) from error
+def _prebuilt_library(machine: str, choice: str) -> Library:
+    found = prebuilt(machine)
+    if not found or choice == HERE:
+        just = "just " if choice == HERE else ""
+        raise UnavailableError(f"no library was built for {just}this machine ({machine})")
+    least, path = next(iter(found.items()))
+    library = Library(path, least)
+    runnable = list(LEVELS[machine])[: library.best_level() + 1]
+    if choice and (choice not in runnable or choice not in found):
+        raise ValueError(f"{SWITCH} must be a level that this processor has ({', '.join(runnable)}), got {choice!r}")
+    best = choice or next(level for level in reversed(runnable) if level in found)
+    return library if best == least else Library(found[best], best)
 
 
 def _check(outcome: int) -> None:
@@ -302,12 +245,7 @@ def _check(outcome: int) -> None:
 
 
 def n_threads() -> int:
-    """Return the threads that one search may use: PyTorch's number where it is loaded, else that of the free cores.
-
-    In a process forked off after a search it is 1: OpenMP would wait for its threads, which stayed with the parent.
-    """
-    if Library.team not in {None, os.getpid()}:
-        return 1
+    """Return the threads that one search may use: PyTorch's number where it is loaded, else that of the free cores."""
     torch = sys.modules.get("torch")
     if torch is not None:
         return torch.get_num_threads()

@@ -1,4 +1,8 @@
-// The functions that Python calls, each of which returns a status.
+// The functions that Python calls, most of which return a status.
+#if defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#endif
+
 #include <new>
 
 #include "beam_search.h"
@@ -27,9 +31,23 @@ bool all_below(const int64_t* indices, int64_t n, int64_t end) {
 
 }  // namespace
 
+#pragma GCC visibility push(default)
 extern "C" {
 
-int regard_has_fast_int8() { return HAS_FAST_INT8; }
+// The best of the levels of build.py that this processor has.
+int regard_best_level() {
+#if defined(__x86_64__)
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 0;
+    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
+        !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl"))
+        return 1;
+    return __builtin_cpu_supports("avx512vnni") ? 3 : 2;
+#elif defined(__aarch64__) && defined(__linux__)
+    return getauxval(AT_HWCAP) & HWCAP_ASIMDDP ? 1 : 0;
+#else
+    return 0;
+#endif
+}
 
 int regard_model_new(const ModelConfig* config, NextArray next, Model** model) {
     return guard([&] {
@@ -109,3 +127,4 @@ int regard_beam_search_advance(BeamSearch* search, int64_t n_steps, int threads,
 void regard_beam_search_free(BeamSearch* search) { delete search; }
 
 }  // extern "C"
+#pragma GCC visibility pop

@@ -1,10 +1,14 @@
 // Matrix products in float32, and the tiles that both precisions are computed in.
 #pragma once
 
+#include <algorithm>
+#include <memory>
 #include <type_traits>
+#include <utility>
 
 #include "parallel.h"
 #include "simd.h"
+#include "weights_memory.h"
 
 namespace regard {
 
@@ -28,6 +32,36 @@ inline void dispatch_rows(int64_t rows, Tile tile) {
     }
 }
 
+// A matrix (N, K) as Python passes it, which stays where it lies: float32, or int8 with the scale of each row.
+struct Weights {
+    const void* values;
+    const float* scales;  // (N); null: the values are float32
+
+    const float* floats(int64_t row, int64_t K) const { return static_cast<const float*>(values) + row * K; }
+    const int8_t* bytes(int64_t row, int64_t K) const { return static_cast<const int8_t*>(values) + row * K; }
+
+    // out (K) = factor * row
+    void read(int64_t row, int64_t K, float factor, float* out) const {
+        if (scales) {
+            const int8_t* from = bytes(row, K);
+            const float scale = scales[row];
+            for (int64_t k = 0; k < K; k++) out[k] = from[k] * scale * factor;
+        } else {
+            const float* from = floats(row, K);
+            for (int64_t k = 0; k < K; k++) out[k] = from[k] * factor;
+        }
+    }
+};
+
+// The rows of up to three matrices of one size, one below the other: maps of the same input that are computed as one.
+struct StackedWeights {
+    static constexpr int MOST = 3;
+    Weights parts[MOST];
+    int64_t rows;  // of each
+
+    const Weights& part(int64_t row) const { return parts[row / rows]; }
+};
+
 // Store as many lanes as there are columns left.
 inline void store_clipped(float* to, Vec x, int64_t left) {
     if (left >= LANES)
@@ -38,17 +72,28 @@ inline void store_clipped(float* to, Vec x, int64_t left) {
 
 class MatrixF32 {
   public:
-    // Pack a weight (N, K) and a bias (N), which may be null.
-    MatrixF32(const float* weight, const float* bias, int64_t N, int64_t K) : MatrixF32(N, K) {
-        for (int64_t j = 0; j < n_panels(N) * PANEL_WIDTH; j++) {
-            float* packed = column(j);
-            for (int64_t k = 0; k < K; k++) packed[k * PANEL_WIDTH] = j < N ? weight[j * K + k] : 0.0f;
-            bias_.get()[j] = bias && j < N ? bias[j] : 0.0f;
+    // Pack weights (N, K) and a bias (N), which may be null.
+    MatrixF32(const StackedWeights& weights, const float* bias, int64_t N, int64_t K, WeightsMemory& memory)
+        : MatrixF32(N, K, memory.take<float>(packed_size(N, K))) {
+        Buffer<float> rows(PANEL_WIDTH * K);  // of one panel, which a processor's cache holds
+        for (int64_t first = 0; first < n_panels(N) * PANEL_WIDTH; first += PANEL_WIDTH) {
+            for (int64_t j = first; j < first + PANEL_WIDTH; j++) {
+                float* row = rows.get() + (j - first) * K;
+                if (j < N)
+                    weights.part(j).read(j % weights.rows, K, 1.0f, row);
+                else
+                    std::fill(row, row + K, 0.0f);
+                bias_.get()[j] = bias && j < N ? bias[j] : 0.0f;
+            }
+            float* packed = column(first);
+            for (int64_t k = 0; k < K; k++)
+                for (int64_t j = 0; j < PANEL_WIDTH; j++) *packed++ = rows.get()[j * K + k];
         }
     }
 
     // Take some outputs of another matrix.
-    MatrixF32(const MatrixF32& other, const int64_t* outputs, int64_t N) : MatrixF32(N, other.K) {
+    MatrixF32(const MatrixF32& other, const int64_t* outputs, int64_t N)
+        : MatrixF32(N, other.K, WeightsMemory::alone<float>(packed_size(N, other.K))) {
         for (int64_t j = 0; j < n_panels(N) * PANEL_WIDTH; j++) {
             const int64_t output = j < N ? outputs[j] : outputs[0];  // the results of padding are never stored
             const float* from = other.column(output);
@@ -69,8 +114,10 @@ class MatrixF32 {
     const int64_t N, K;
 
   private:
-    MatrixF32(int64_t N, int64_t K)
-        : N(N), K(K), packed_(n_panels(N) * K * PANEL_WIDTH), bias_(n_panels(N) * PANEL_WIDTH) {}
+    static size_t packed_size(int64_t N, int64_t K) { return n_panels(N) * K * PANEL_WIDTH; }
+
+    MatrixF32(int64_t N, int64_t K, std::shared_ptr<float> packed)
+        : N(N), K(K), packed_(std::move(packed)), bias_(n_panels(N) * PANEL_WIDTH) {}
 
     // The weights of output j, PANEL_WIDTH apart.
     float* column(int64_t j) const { return packed_.get() + j / PANEL_WIDTH * K * PANEL_WIDTH + j % PANEL_WIDTH; }
@@ -90,7 +137,7 @@ class MatrixF32 {
             for (int m = 0; m < M; m++) {
                 const Vec a = broadcast(x[m * K + k]);
 #pragma GCC unroll 4
-                for (int v = 0; v < PANEL_VECTORS; v++) sums[m][v] += a * w[v];
+                for (int v = 0; v < PANEL_VECTORS; v++) sums[m][v] = multiply_add(a, w[v], sums[m][v]);
             }
         }
 #pragma GCC unroll 6
@@ -102,7 +149,7 @@ class MatrixF32 {
             }
     }
 
-    Buffer<float> packed_;  // (panels, K, PANEL_WIDTH)
+    std::shared_ptr<float> packed_;  // (panels, K, PANEL_WIDTH)
     Buffer<float> bias_;
 };
 

@@ -35,9 +35,10 @@ class Activations {
 inline int64_t attention_cost(int64_t n_queries, int64_t n_keys, int64_t D) { return n_queries * n_keys * D * 8; }
 
 // x[r] = √D · embedding[token] + position
-inline void embed(Activations& a, int64_t r, const float* embedding, int64_t token, const float* position) {
-    const float scale = std::sqrt(float(a.D));
-    for (int64_t i = 0; i < a.D; i++) a.x[r * a.D + i] = embedding[token * a.D + i] * scale + position[i];
+inline void embed(Activations& a, int64_t r, const Weights& embedding, int64_t token, const float* position) {
+    float* x = a.x + r * a.D;
+    embedding.read(token, a.D, std::sqrt(float(a.D)), x);
+    for (int64_t i = 0; i < a.D; i++) x[i] += position[i];
 }
 
 // Rotate the query and the key of a token, which lie side by side, where positions are rotary.

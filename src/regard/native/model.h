@@ -40,11 +40,12 @@ inline void activate(float* x, int64_t n, Activation activation) {
 
 class Linear {
   public:
-    Linear(const float* weight, const float* bias, int64_t N, int64_t K, Precision precision) {
+    Linear(const StackedWeights& weights, const float* bias, int64_t N, int64_t K, Precision precision,
+           WeightsMemory& memory) {
         if (precision == Precision::int8)
-            int8_ = std::make_unique<MatrixI8>(weight, bias, N, K);
+            int8_ = std::make_unique<MatrixI8>(weights, bias, N, K, memory);
         else
-            float32_ = std::make_unique<MatrixF32>(weight, bias, N, K);
+            float32_ = std::make_unique<MatrixF32>(weights, bias, N, K, memory);
     }
 
     // Take some outputs of another map.
@@ -92,27 +93,42 @@ class Norm {
     NormKind kind_;
 };
 
-// Returns the next array, which lives until two more were taken; null where there is none.
-using NextArray = const float* (*)();
+// Sets the next array, which lives until six more were taken; its values are null where there is none.
+using NextArray = void (*)(Weights*);
 
-// Arrays of float32, taken one after another in the order in which Python lists them; a missing bias is null.
+// Arrays, taken one after another in the order in which Python lists them; a missing bias is null.
 class Parameters {
   public:
     Parameters(NextArray next, const ModelConfig& config) : next_(next), config_(config) {}
 
-    const float* take() {
-        const float* array = next_();
-        if (!array) throw std::bad_alloc();  // Python could not make it
+    Weights take() {
+        Weights array{};
+        next_(&array);
+        if (!array.values) throw std::bad_alloc();  // Python could not make it
         return array;
     }
 
-    Linear linear(int64_t N, int64_t K) {
-        const float *weight = take(), *bias = next_();
-        return Linear(weight, bias, N, K, config_.precision);
+    const float* take_floats() { return take().floats(0, 0); }
+
+    const float* take_optional() {
+        Weights array{};
+        next_(&array);
+        return array.floats(0, 0);
+    }
+
+    // Maps of the same input, N outputs in all: their weights come first, then their biases.
+    Linear linear(int64_t N, int64_t K, int n_maps = 1) {
+        StackedWeights weights{{}, N / n_maps};
+        for (int i = 0; i < n_maps; i++) weights.parts[i] = take();
+        std::vector<float> bias(N, 0.0f);
+        for (int i = 0; i < n_maps; i++)
+            if (const float* given = take_optional())
+                std::memcpy(bias.data() + i * weights.rows, given, weights.rows * sizeof(float));
+        return Linear(weights, bias.data(), N, K, config_.precision, memory_);
     }
 
     Norm norm() {
-        const float *weight = take(), *bias = next_(), *eps = take();
+        const float *weight = take_floats(), *bias = take_optional(), *eps = take_floats();
         return Norm(weight, bias, *eps, config_.D, config_.norm);
     }
 
@@ -126,11 +142,12 @@ class Parameters {
   private:
     NextArray next_;
     const ModelConfig& config_;
+    WeightsMemory memory_;
 };
 
 struct SelfAttention {
     SelfAttention(Parameters& parameters, const ModelConfig& config)
-        : qkv(parameters.linear(3 * config.D, config.D)),
+        : qkv(parameters.linear(3 * config.D, config.D, 3)),
           out(parameters.linear(config.D, config.D)),
           norm(parameters.norm()) {}
     Linear qkv, out;
@@ -140,7 +157,7 @@ struct SelfAttention {
 struct CrossAttention {
     CrossAttention(Parameters& parameters, const ModelConfig& config)
         : q(parameters.linear(config.D, config.D)),
-          kv(parameters.linear(2 * config.D, config.D)),
+          kv(parameters.linear(2 * config.D, config.D, 2)),
           out(parameters.linear(config.D, config.D)),
           norm(parameters.norm()) {}
     Linear q, kv, out;
@@ -177,7 +194,7 @@ struct Model {
 
     const ModelConfig config;
     const MultiHead heads;
-    const float *src_embedding, *tgt_embedding;  // (V, D), not copied: the caller keeps them alive
+    const Weights src_embedding, tgt_embedding;  // (V, D), not copied: the caller keeps them alive
     std::vector<EncoderLayer> encoder_layers;
     std::vector<DecoderLayer> decoder_layers;
     std::optional<Norm> encoder_norm, decoder_norm;  // after the last layer, where norms come first

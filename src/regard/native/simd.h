@@ -1,5 +1,14 @@
 // Vectors as wide as the machine's registers, aligned memory for them, and the arithmetic on them that models need.
+//
+// Results do not depend on that width: sums run over SUM_LANES lanes on every machine, and the compiler is told not to
+// fuse products with sums (-ffp-contract=off). Only products of float32 matrices use fused sums where there are any.
 #pragma once
+
+#if defined(__SSE2__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
 
 #include <cstddef>
 #include <cstdint>
@@ -15,17 +24,21 @@ constexpr int PANEL_VECTORS = 4;  // a tile of 6 rows x 4 vectors of sums leaves
 #elif defined(__AVX__)
 constexpr int LANES = 8;
 constexpr int PANEL_VECTORS = 2;  // a tile of 6 rows x 2 vectors of sums leaves 4 of 16 registers
-#else
+#elif defined(__aarch64__)
 constexpr int LANES = 4;
 constexpr int PANEL_VECTORS = 4;
+#else
+constexpr int LANES = 4;
+constexpr int PANEL_VECTORS = 2;
 #endif
+constexpr int SUM_LANES = 16;
+constexpr int SUM_VECTORS = SUM_LANES / LANES;
 
 constexpr float NEG_INF = -std::numeric_limits<float>::infinity();
 
 typedef float Vec __attribute__((vector_size(LANES * 4)));
 typedef int32_t IntVec __attribute__((vector_size(LANES * 4)));
 typedef float Vec4 __attribute__((vector_size(16)));
-typedef float Vec8 __attribute__((vector_size(32)));
 
 // Memory aligned to cache lines (64 bytes), uninitialised, that grows to the largest size it was asked for.
 template <typename T>
@@ -86,31 +99,53 @@ inline Vec max(Vec a, Vec b) { return a > b ? a : b; }
 
 inline Vec abs(Vec x) { return x > -x ? x : -x; }
 
-// Combine the two halves of a vector until four lanes are left, which the compiler does within registers.
-template <typename Combine>
-inline Vec4 reduce_to_4(Vec x, Combine combine) {
-    if constexpr (LANES == 16) {
-        Vec8 halves[2];
-        std::memcpy(halves, &x, sizeof x);
-        const Vec8 half = combine(halves[0], halves[1]);
-        Vec4 quarters[2];
-        std::memcpy(quarters, &half, sizeof half);
-        return combine(quarters[0], quarters[1]);
+// x + a * b, rounded once where the machine can
+inline Vec multiply_add(Vec a, Vec b, Vec x) {
+#if defined(__AVX512F__)
+    return _mm512_fmadd_ps(a, b, x);
+#elif defined(__FMA__)
+    return _mm256_fmadd_ps(a, b, x);
+#elif defined(__aarch64__)
+    return (Vec)vfmaq_f32((float32x4_t)x, (float32x4_t)a, (float32x4_t)b);
+#else
+    return x + a * b;
+#endif
+}
+
+// SUM_LANES running sums, or maxima.
+struct Lanes {
+    Vec part[SUM_VECTORS];
+
+    explicit Lanes(float x) {
+        for (Vec& one : part) one = broadcast(x);
     }
-    Vec4 parts[LANES / 4];
-    std::memcpy(parts, &x, sizeof x);
-    return LANES == 8 ? combine(parts[0], parts[LANES / 4 - 1]) : parts[0];
-}
 
-inline float reduce_sum(Vec x) {
-    const Vec4 y = reduce_to_4(x, [](auto a, auto b) { return a + b; });
-    return (y[0] + y[2]) + (y[1] + y[3]);
-}
+    // Combine lanes i and i + 8, then i and i + 4, and the four that are left.
+    template <typename Combine>
+    float reduce(Combine combine) const {
+        Vec4 quarters[4];
+        std::memcpy(quarters, part, sizeof part);
+        const Vec4 y = combine(combine(quarters[0], quarters[2]), combine(quarters[1], quarters[3]));
+        return combine(combine(y[0], y[2]), combine(y[1], y[3]));
+    }
 
-inline float reduce_max(Vec x) {
-    const Vec4 y = reduce_to_4(x, [](auto a, auto b) { return a > b ? a : b; });
-    const float even = y[0] > y[2] ? y[0] : y[2], odd = y[1] > y[3] ? y[1] : y[3];
-    return even > odd ? even : odd;
+    float sum() const {
+        return reduce([](auto a, auto b) { return a + b; });
+    }
+
+    float max() const {
+        return reduce([](auto a, auto b) { return a > b ? a : b; });
+    }
+};
+
+// Call visit(part, x) with each vector of an array and the lanes it belongs to; missing elements are `fill`.
+template <typename Visit>
+inline void for_lanes(const float* x, int64_t n, float fill, Lanes& lanes, Visit visit) {
+    int64_t i = 0;
+    for (; i + SUM_LANES <= n; i += SUM_LANES)
+        for (int v = 0; v < SUM_VECTORS; v++) visit(lanes.part[v], load(x + i + v * LANES));
+    for (int v = 0; i < n; v++, i += LANES)
+        visit(lanes.part[v], n - i >= LANES ? load(x + i) : load_partial(x + i, n - i, fill));
 }
 
 // e^x to 2 units in the last place: 2^n e^r with |r| <= ln 2 / 2, and e^r by its Taylor polynomial. Below -87, where
@@ -156,20 +191,22 @@ inline void transform(float* x, int64_t n, Function function) {
 
 // Σ f(x_i); in the last vector the missing x_i are `fill`, for which f must be 0.
 template <typename Function>
-inline float sum_of(const float* x, int n, float fill, Function f) {
-    Vec sums{};
-    int i = 0;
-    for (; i + LANES <= n; i += LANES) sums += f(load(x + i));
-    if (i < n) sums += f(load_partial(x + i, n - i, fill));
-    return reduce_sum(sums);
+inline float sum_of(const float* x, int64_t n, float fill, Function f) {
+    Lanes sums(0.0f);
+    for_lanes(x, n, fill, sums, [&](Vec& sum, Vec a) { sum += f(a); });
+    return sums.sum();
 }
 
 inline float dot(const float* a, const float* b, int n) {
-    Vec sums{};
+    Lanes sums(0.0f);
     int i = 0;
-    for (; i + LANES <= n; i += LANES) sums += load(a + i) * load(b + i);
-    if (i < n) sums += load_partial(a + i, n - i, 0.0f) * load_partial(b + i, n - i, 0.0f);
-    return reduce_sum(sums);
+    for (; i + SUM_LANES <= n; i += SUM_LANES)
+        for (int v = 0; v < SUM_VECTORS; v++) sums.part[v] += load(a + i + v * LANES) * load(b + i + v * LANES);
+    for (int v = 0; i < n; v++, i += LANES) {
+        const int left = n - i < LANES ? n - i : LANES;
+        sums.part[v] += load_partial(a + i, left, 0.0f) * load_partial(b + i, left, 0.0f);
+    }
+    return sums.sum();
 }
 
 // y += a * x

@@ -1,6 +1,7 @@
 // The k most probable next tokens, with their log-probabilities.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 
 #include "parallel.h"
@@ -25,30 +26,23 @@ inline int64_t insert_top_k(Item* top, int64_t n, int64_t k, const Item& item, B
     return n;
 }
 
-constexpr int BLOCK = 4 * LANES;  // logits that are skipped together where their maximum is not among the best
+constexpr int BLOCK = 4 * SUM_LANES;  // logits that are skipped together where their maximum is not among the best
 
 // Write the maximum of each block; return that of all.
 inline float block_maxima(const float* x, int64_t V, float* maxima) {
-    Vec all = broadcast(NEG_INF);
+    float all = NEG_INF;
     for (int64_t i = 0; i < V; i += BLOCK) {
-        Vec block = broadcast(NEG_INF);
-        for (int64_t j = i; j < i + BLOCK && j < V; j += LANES)
-            block = max(block, j + LANES <= V ? load(x + j) : load_partial(x + j, V - j, NEG_INF));
-        all = max(all, block);
-        *maxima++ = reduce_max(block);
+        Lanes peaks(NEG_INF);
+        for_lanes(x + i, std::min<int64_t>(BLOCK, V - i), NEG_INF, peaks, [](Vec& p, Vec a) { p = max(p, a); });
+        *maxima = peaks.max();
+        all = std::max(all, *maxima++);
     }
-    return reduce_max(all);
+    return all;
 }
 
 // log Σ exp(x_i), given the maximum of x
 inline float log_sum_exp(const float* x, int64_t V, float peak) {
-    Vec sums[4] = {};
-    int64_t i = 0;
-    for (; i + BLOCK <= V; i += BLOCK)
-        for (int v = 0; v < 4; v++) sums[v] += exp(load(x + i + v * LANES) - peak);
-    for (; i < V; i += LANES)
-        sums[0] += exp((i + LANES <= V ? load(x + i) : load_partial(x + i, V - i, NEG_INF)) - peak);
-    return peak + std::log(reduce_sum((sums[0] + sums[1]) + (sums[2] + sums[3])));
+    return peak + std::log(sum_of(x, V, NEG_INF, [peak](Vec a) { return exp(a - peak); }));
 }
 
 struct ScoredToken {

@@ -16,7 +16,7 @@ from regard.engine.native_weights import from_arrays, packs
 from regard.extras import needed_by
 from regard.pipeline.shortlist import load_shortlist
 from regard.pipeline.translator import Translator
-from regard.zoo import find_model
+from regard.zoo import cpu_precision, find_model
 
 if TYPE_CHECKING:
     from regard.checkpoint.weights import Checkpoint
@@ -35,19 +35,22 @@ def load(
     """Open a model folder, the model inside a run's folder, or a bundled model by its name, ready to translate.
 
     A decoder-only model comes as a `Generator`, ready to write. Models are packed for speed: on a CPU, in `int8` for
-    more of it; on `cuda` for steps that are one captured graph, in `bfloat16` for more speed. `auto` is the GPU where
-    there is one that can do it. With a shortlist, which `regard shortlist` learns, only target words that a source
+    more of it; on `cuda` for steps that are one captured graph, in `bfloat16` for more speed. The device `auto` is the
+    GPU where there is one that can do it, the precision `auto` int8 for bundled models on a CPU whose scores it leaves
+    as they are. With a shortlist, which `regard shortlist` learns, only target words that a source
     suggests are searched.
     """
-    device = choose_device(device, precision)
     folder = model_folder(find_model(path))
+    device = choose_device(device, "float32" if precision == "auto" else precision)
+    as_usual = "float32" if precision == "auto" else precision  # where C++ does not run it
+    precision = cpu_precision(folder) if precision == "auto" and device == "cpu" else as_usual
     made = read_settings(folder / CONFIG)
     tokenizer = load_tokenizer(folder, made)
     engine = open_native(folder, made, tokenizer, precision) if device == "cpu" else None
     if engine is None:
         plain = "a model without compiled code" if device == "cpu" else f"a model on {device}"
         plain = plain if packs(made.model) else f"a model with {' and '.join(plain_parts(made.model))}"
-        return _load_plain(folder, device, precision, shortlist, f"{path}: {plain}")
+        return _load_plain(folder, device, as_usual, shortlist, f"{path}: {plain}")
     words = None if shortlist is None else load_shortlist(shortlist, tokenizer)
     languages = made.data.src_lang, made.data.tgt_lang
     return Translator(engine, tokenizer, made.decode, *languages, made.text.max_len, words)
@@ -76,12 +79,12 @@ def load_generator(path: str | PathLike[str], precision: str = "float32", device
 
 def open_native(folder: Path, made: Settings, tokenizer: Tokenizer, precision: str) -> NativeEngine | None:
     """Return the C++ engine of a model's folder, without PyTorch; None where its parts or this machine have none."""
-    if not packs(made.model) or (library := find_library(precision)) is None:
+    if not packs(made.model) or (library := find_library()) is None:
         return None
     stored = read_stored(folder)
     check_sizes(made.model, stored.arrays, folder / CONFIG)
     vocab_sizes = tokenizer.vocab_size("src"), tokenizer.vocab_size("tgt")
-    weights = from_arrays(made.model, stored.restored(), stored.shapes(), vocab_sizes, stored.path)
+    weights = from_arrays(made.model, stored.rows(), stored.shapes(), vocab_sizes, stored.path)
     again = (_reopen, (folder, precision))
     return NativeEngine(NativeDecoder(weights, precision, library), partial(_plain_model, folder), again)
 
@@ -131,7 +134,7 @@ def plain_parts(model: ModelSettings) -> list[str]:
 
 def choose_device(name: str, precision: str) -> str:
     """Return the device, and refuse one that is not there or does not have the precision."""
-    choose(dict.fromkeys(("float32", "bfloat16", "int8")), precision, "precision")
+    choose(dict.fromkeys(("auto", "float32", "bfloat16", "int8")), precision, "precision")
     choose(dict.fromkeys(("auto", *DEVICE)), name, "device")
     device = "cpu" if name == "auto" and precision not in DEVICE["cuda"] else find_device(name)
     if precision not in DEVICE[device]:

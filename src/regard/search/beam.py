@@ -3,21 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from jaxtyping import Bool, Float, Int
-
 from regard.config import DecodeSettings
 from regard.padding import EOS, Ids
 from regard.search.decoder import IncrementalDecoder, TopK
 from regard.search.hypothesis import Hypothesis, PartialHypotheses, begin, make_prefix, max_lengths, ranked
+from regard.shapes import Array, Bool, Float, Int, np
 
 
 @dataclass(frozen=True, eq=False)
 class BestFinished:
     """The best scores of finished hypotheses of each sentence, and how many have finished."""
 
-    scores: Float[np.ndarray, "B M"]  # largest first, −∞ where fewer have finished
-    n_finished: Int[np.ndarray, " B"]
+    scores: Float[Array, "B M"]  # largest first, −∞ where fewer have finished
+    n_finished: Int[Array, " B"]
 
     def add(self, finished: PartialHypotheses, length_penalty: float) -> "BestFinished":
         """Count hypotheses that end with this token."""
@@ -25,11 +23,11 @@ class BestFinished:
         n_new = (finished.totals != -np.inf).sum(1)
         return BestFinished(-np.sort(-scores, axis=1)[:, : self.scores.shape[1]], self.n_finished + n_new)
 
-    def keep(self, indices: Int[np.ndarray, " M"]) -> "BestFinished":
+    def keep(self, indices: Int[Array, " M"]) -> "BestFinished":
         """Go on with some sentences only."""
         return BestFinished(self.scores[indices], self.n_finished[indices])
 
-    def is_final(self, partial: PartialHypotheses, beam: int, length_penalty: float) -> Bool[np.ndarray, " B"]:
+    def is_final(self, partial: PartialHypotheses, beam: int, length_penalty: float) -> Bool[Array, " B"]:
         """The stop rule: tell which sentences have `beam` ends, can find no better one, or have reached their limit.
 
         A log-probability never grows. Divided by a power of the length it is best at the longest length for a positive
@@ -44,10 +42,10 @@ class BestFinished:
 class Candidates:
     """Continuations of each sentence's hypotheses by one token, the most probable first."""
 
-    totals: Float[np.ndarray, "B C"]  # log-probability of the whole
-    log_probs: Float[np.ndarray, "B C"]  # and of the token
-    tokens: Int[np.ndarray, "B C"]
-    rows: Int[np.ndarray, "B C"]  # the hypothesis it continues
+    totals: Float[Array, "B C"]  # log-probability of the whole
+    log_probs: Float[Array, "B C"]  # and of the token
+    tokens: Int[Array, "B C"]
+    rows: Int[Array, "B C"]  # the hypothesis it continues
 
 
 def beam_search(
@@ -92,7 +90,7 @@ def one_beginning(partial: PartialHypotheses) -> PartialHypotheses:
     return partial
 
 
-def candidates(top_k: TopK, totals: Float[np.ndarray, "B N"]) -> Candidates:
+def candidates(top_k: TopK, totals: Float[Array, "B N"]) -> Candidates:
     """Return the 2N best continuations: enough to go on with N, however many of them are ends."""
     B, N = totals.shape
     k = top_k.log_probs.shape[1]
@@ -102,7 +100,7 @@ def candidates(top_k: TopK, totals: Float[np.ndarray, "B N"]) -> Candidates:
     return Candidates(sums.ravel()[at], top_k.log_probs.ravel()[at], top_k.tokens.ravel()[at], at // k)
 
 
-def is_end(best: Candidates) -> Bool[np.ndarray, "B N"]:
+def is_end(best: Candidates) -> Bool[Array, "B N"]:
     """Tell which of the first half of the continuations are ends."""
     N = best.tokens.shape[1] // 2
     return best.tokens[:, :N] == EOS

@@ -4,29 +4,27 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from jaxtyping import Float, Int
-
 from regard.padding import EOS, PAD, Ids
+from regard.shapes import Array, Float, Int, np
 
 
 @dataclass(frozen=True, eq=False)
 class TopK:
     """For each hypothesis the k most probable tokens that may follow, best first; −∞ where there are fewer."""
 
-    log_probs: Float[np.ndarray, "R k"]
-    tokens: Int[np.ndarray, "R k"]
+    log_probs: Float[Array, "R k"]
+    tokens: Int[Array, "R k"]
 
 
 class DecoderState(ABC):
     """What a decoder remembers of some hypotheses, N for each sentence; handed in and handed back."""
 
     @abstractmethod
-    def reorder(self, rows: Int[np.ndarray, " R"]) -> "DecoderState":
+    def reorder(self, rows: Int[Array, " R"]) -> "DecoderState":
         """Let each hypothesis continue another of the same sentence."""
 
     @abstractmethod
-    def keep(self, sentences: Int[np.ndarray, " M"]) -> "DecoderState":
+    def keep(self, sentences: Int[Array, " M"]) -> "DecoderState":
         """Go on with some sentences only."""
 
 
@@ -44,20 +42,18 @@ class IncrementalDecoder(ABC):
 
     @abstractmethod
     def top_k(
-        self, tokens: Int[np.ndarray, " R"], state: DecoderState, forced: Int[np.ndarray, " R"] | None, k: int
+        self, tokens: Int[Array, " R"], state: DecoderState, forced: Int[Array, " R"] | None, k: int
     ) -> tuple[TopK, DecoderState]:
         """Read one token for each hypothesis, and return the k most probable next ones, or all if there are fewer."""
 
     @abstractmethod
     def log_probs(
-        self, tokens: Int[np.ndarray, " R"], state: DecoderState, forced: Int[np.ndarray, " R"] | None
-    ) -> tuple[Float[np.ndarray, "R V"], DecoderState]:
+        self, tokens: Int[Array, " R"], state: DecoderState, forced: Int[Array, " R"] | None
+    ) -> tuple[Float[Array, "R V"], DecoderState]:
         """Read one token for each hypothesis, and return the log-probability of every next one."""
 
 
-def allowed_log_probs(
-    logits: Float[np.ndarray, "R V"], forced: Int[np.ndarray, " R"] | None
-) -> Float[np.ndarray, "R V"]:
+def allowed_log_probs(logits: Float[Array, "R V"], forced: Int[Array, " R"] | None) -> Float[Array, "R V"]:
     """Return the log-probability of each token that may follow, and −∞ for all others: the rule that decoders keep."""
     shifted = logits.astype(np.float64) - logits.max(1, keepdims=True)
     log_probs = (shifted - np.log(np.exp(shifted).sum(1, keepdims=True))).astype(np.float32)

@@ -5,11 +5,9 @@ from dataclasses import dataclass
 from itertools import islice
 from math import fsum
 
-import numpy as np
-from jaxtyping import Bool, Float, Int
-
 from regard.config import DecodeSettings
 from regard.padding import BOS, EOS, PAD, Ids
+from regard.shapes import Array, Bool, Float, Int, np
 
 
 @dataclass(frozen=True)
@@ -50,10 +48,10 @@ def ranked(hypotheses: list[Hypothesis], n_best: int) -> list[Hypothesis]:
 class Prefix:
     """Forced tokens of some sentences, PAD where the model is free."""
 
-    ids: Int[np.ndarray, "B P"]
-    lengths: Int[np.ndarray, " B"]
+    ids: Int[Array, "B P"]
+    lengths: Int[Array, " B"]
 
-    def at(self, step: int, sentences: Int[np.ndarray, " M"], n_hypotheses: int) -> Int[np.ndarray, " R"] | None:
+    def at(self, step: int, sentences: Int[Array, " M"], n_hypotheses: int) -> Int[Array, " R"] | None:
         """Return the forced token of each hypothesis of these sentences at a step; None where all are free."""
         if step >= self.ids.shape[1]:
             return None
@@ -78,18 +76,22 @@ def make_prefix(prefix: Sequence[Ids] | None, n_sentences: int) -> Prefix:
 
 def max_lengths(
     sources: Sequence[Ids], settings: DecodeSettings, limit: int | None, prefix: Prefix | None = None
-) -> Int[np.ndarray, " B"]:
+) -> Int[Array, " B"]:
     """Return the most tokens of each target: `max_ratio` times its source's and `max_extra`, EOS counted in both.
 
     A forced prefix always has room for one token after it. No target is longer than the model's positions reach.
     """
+    lengths = np.array(free_lengths(sources, settings), dtype=np.int64)
+    lengths = lengths if prefix is None else np.maximum(lengths, prefix.lengths + 1)
+    return lengths if limit is None else np.minimum(lengths, limit)
+
+
+def free_lengths(sources: Sequence[Ids], settings: DecodeSettings) -> list[int]:
+    """Return the most tokens that each source allows."""
     if settings.max_ratio < 0 or settings.max_extra < 0:
         given = f"{settings.max_ratio} and {settings.max_extra}"
         raise ValueError(f"max_ratio and max_extra must be 0 or more, got {given}")
-    lengths = np.array([len(source) + 1 for source in sources], dtype=np.int64)
-    wanted = (lengths * settings.max_ratio).astype(np.int64) + settings.max_extra
-    wanted = wanted if prefix is None else np.maximum(wanted, prefix.lengths + 1)
-    return wanted if limit is None else np.minimum(wanted, limit)
+    return [int((len(source) + 1) * settings.max_ratio) + settings.max_extra for source in sources]
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,48 +101,48 @@ class PartialHypotheses:
     Each knows its last token and which it continues, so a step costs the same however much was written.
     """
 
-    sentences: Int[np.ndarray, " B"]  # which of the sentences that were given
-    limits: Int[np.ndarray, " B"]  # tokens that their targets may have
-    tokens: Int[np.ndarray, "B N"]  # the last one
-    log_probs: Float[np.ndarray, "B N"]  # of the last token
-    totals: Float[np.ndarray, "B N"]  # and of all; −∞ is a row that holds no hypothesis
-    rows: Int[np.ndarray, "B N"]  # the rows of `before` that these continue
+    sentences: Int[Array, " B"]  # which of the sentences that were given
+    limits: Int[Array, " B"]  # tokens that their targets may have
+    tokens: Int[Array, "B N"]  # the last one
+    log_probs: Float[Array, "B N"]  # of the last token
+    totals: Float[Array, "B N"]  # and of all; −∞ is a row that holds no hypothesis
+    rows: Int[Array, "B N"]  # the rows of `before` that these continue
     before: "PartialHypotheses | None"  # None at the beginning
     length: int  # tokens written
 
-    def last(self) -> Int[np.ndarray, " R"]:
+    def last(self) -> Int[Array, " R"]:
         """Return the token that each hypothesis ends with, for the model to read."""
         return self.tokens.flatten()
 
     def extend(
-        self, tokens: Int[np.ndarray, "B N"], log_probs: Float[np.ndarray, "B N"], rows: Int[np.ndarray, "B N"]
+        self, tokens: Int[Array, "B N"], log_probs: Float[Array, "B N"], rows: Int[Array, "B N"]
     ) -> "PartialHypotheses":
         """Continue some rows, each of its own sentence, by one token."""
         totals = self.totals.ravel()[rows] + log_probs
         return PartialHypotheses(self.sentences, self.limits, tokens, log_probs, totals, rows, self, self.length + 1)
 
-    def keep(self, indices: Int[np.ndarray, " M"]) -> "PartialHypotheses":
+    def keep(self, indices: Int[Array, " M"]) -> "PartialHypotheses":
         """Go on with some sentences only."""
         arrays = (self.sentences, self.limits, self.tokens, self.log_probs, self.totals, self.rows)
         sentences, limits, tokens, log_probs, totals, rows = (x[indices] for x in arrays)
         return PartialHypotheses(sentences, limits, tokens, log_probs, totals, rows, self.before, self.length)
 
-    def hypotheses(self, indices: Int[np.ndarray, " M"], length_penalty: float) -> list[list[Hypothesis]]:
+    def hypotheses(self, indices: Int[Array, " M"], length_penalty: float) -> list[list[Hypothesis]]:
         """Return the hypotheses of some sentences, each up to its EOS if it has one."""
         held = self.totals[indices] != -np.inf
         tokens, log_probs = (x.tolist() for x in self._trace_back(indices, held))
         each = (make_hypothesis(*one, length_penalty) for one in zip(tokens, log_probs, strict=True))
         return [list(islice(each, n)) for n in held.sum(1).tolist()]
 
-    def collect(self, results: list[list[Hypothesis]], indices: Int[np.ndarray, " M"], length_penalty: float) -> None:
+    def collect(self, results: list[list[Hypothesis]], indices: Int[Array, " M"], length_penalty: float) -> None:
         """Add the hypotheses of some sentences to the results, which are those of all that were given."""
         found = self.hypotheses(indices, length_penalty)
         for sentence, hypotheses in zip(self.sentences[indices].tolist(), found, strict=True):
             results[sentence] += hypotheses
 
     def _trace_back(
-        self, indices: Int[np.ndarray, " M"], held: Bool[np.ndarray, "M N"]
-    ) -> tuple[Int[np.ndarray, "H T"], Float[np.ndarray, "H T"]]:
+        self, indices: Int[Array, " M"], held: Bool[Array, "M N"]
+    ) -> tuple[Int[Array, "H T"], Float[Array, "H T"]]:
         N = self.totals.shape[1]
         rows = (indices[:, None] * N + np.arange(N))[held]
         tokens, log_probs = np.empty((len(rows), self.length), np.int64), np.empty((len(rows), self.length))
@@ -152,7 +154,7 @@ class PartialHypotheses:
         return tokens, log_probs
 
 
-def begin(limits: Int[np.ndarray, " B"], n_hypotheses: int) -> PartialHypotheses:
+def begin(limits: Int[Array, " B"], n_hypotheses: int) -> PartialHypotheses:
     """Let all hypotheses begin with BOS."""
     B = len(limits)
     zeros = np.zeros((B, n_hypotheses))
@@ -164,12 +166,10 @@ def begin(limits: Int[np.ndarray, " B"], n_hypotheses: int) -> PartialHypotheses
 # of those that ended there, their parents. Log-probabilities of tokens and of wholes, −∞ where nothing ended.
 INTEGERS = ("tokens", "parents", "end_parents")
 REALS = ("log_probs", "end_log_probs", "totals", "end_totals")
-History = dict[str, np.ndarray]
+History = dict[str, Array]
 
 
-def best_hypotheses(
-    history: History, lengths: Int[np.ndarray, " M"], settings: DecodeSettings
-) -> list[list[Hypothesis]]:
+def best_hypotheses(history: History, lengths: Int[Array, " M"], settings: DecodeSettings) -> list[list[Hypothesis]]:
     """Return the `n_best` hypotheses of each sentence, unfinished ones where too few ended."""
     M = len(lengths)
     results: list[list[Hypothesis]] = [[] for _ in range(M)]
@@ -182,7 +182,7 @@ def best_hypotheses(
 
 
 def _finished(
-    history: History, lengths: Int[np.ndarray, " M"], settings: DecodeSettings
+    history: History, lengths: Int[Array, " M"], settings: DecodeSettings
 ) -> Iterator[tuple[int, Hypothesis]]:
     """Yield the best hypotheses that ended, each with the index of its sentence."""
     M, T, N = history["tokens"].shape
@@ -200,7 +200,7 @@ def _finished(
 
 
 def _unfinished(
-    history: History, sentences: Int[np.ndarray, " M"], lengths: Int[np.ndarray, " M"], settings: DecodeSettings
+    history: History, sentences: Int[Array, " M"], lengths: Int[Array, " M"], settings: DecodeSettings
 ) -> Iterator[tuple[int, Hypothesis]]:
     """Yield the best hypotheses of some sentences that were in progress when each was final."""
     totals = history["totals"][sentences, lengths - 1]  # largest first, since that is how a search goes on
@@ -212,8 +212,8 @@ def _unfinished(
 
 
 def trace_back(
-    history: History, sentences: Int[np.ndarray, " H"], lengths: Int[np.ndarray, " H"], rows: Int[np.ndarray, " H"]
-) -> tuple[Int[np.ndarray, "H T"], Float[np.ndarray, "H T"]]:
+    history: History, sentences: Int[Array, " H"], lengths: Int[Array, " H"], rows: Int[Array, " H"]
+) -> tuple[Int[Array, "H T"], Float[Array, "H T"]]:
     """Return the tokens of hypotheses and their log-probabilities, from the row of each at its length."""
     T = int(lengths.max(initial=0))
     _, n_steps, N = history["tokens"].shape

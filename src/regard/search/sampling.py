@@ -3,17 +3,15 @@
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 
-import numpy as np
-from jaxtyping import Float, Int
-
 from regard.config import DecodeSettings
 from regard.padding import EOS, Ids
 from regard.search.decoder import DecoderState, IncrementalDecoder
 from regard.search.hypothesis import Hypothesis, PartialHypotheses, begin, make_prefix, max_lengths, ranked
+from regard.shapes import Array, Float, Int, np
 
 # The next token of each hypothesis, its log-probability, and the state after it.
-NextToken = tuple[Int[np.ndarray, " R"], Float[np.ndarray, " R"], DecoderState]
-ChooseNext = Callable[[PartialHypotheses, DecoderState, Int[np.ndarray, " R"] | None], NextToken]
+NextToken = tuple[Int[Array, " R"], Float[Array, " R"], DecoderState]
+ChooseNext = Callable[[PartialHypotheses, DecoderState, Int[Array, " R"] | None], NextToken]
 
 
 def decode_loop(
@@ -56,7 +54,7 @@ def greedy_search(
     """Write one hypothesis of each sentence: the most probable token at each step."""
     check_greedy(settings)
 
-    def choose_next(partial: PartialHypotheses, state: DecoderState, forced: Int[np.ndarray, " R"] | None) -> NextToken:
+    def choose_next(partial: PartialHypotheses, state: DecoderState, forced: Int[Array, " R"] | None) -> NextToken:
         best, state = decoder.top_k(partial.last(), state, forced, 1)
         return best.tokens[:, 0], best.log_probs[:, 0], state
 
@@ -83,7 +81,7 @@ def sample_search(
     limits = max_lengths(sources, settings, decoder.limit, make_prefix(prefix, len(sources)))
     draws = uniforms(sources, limits.tolist(), settings)
 
-    def choose_next(partial: PartialHypotheses, state: DecoderState, forced: Int[np.ndarray, " R"] | None) -> NextToken:
+    def choose_next(partial: PartialHypotheses, state: DecoderState, forced: Int[Array, " R"] | None) -> NextToken:
         log_probs, state = decoder.log_probs(partial.last(), state, forced)
         tokens = draw(log_probs, draws[partial.sentences, :, partial.length].flatten(), settings)
         return tokens, np.take_along_axis(log_probs, tokens[:, None], 1)[:, 0], state
@@ -91,7 +89,7 @@ def sample_search(
     return decode_loop(decoder, sources, settings, prefix, settings.n_best, choose_next)
 
 
-def uniforms(sources: Sequence[Ids], limits: Sequence[int], settings: DecodeSettings) -> Float[np.ndarray, "B N T"]:
+def uniforms(sources: Sequence[Ids], limits: Sequence[int], settings: DecodeSettings) -> Float[Array, "B N T"]:
     """Return numbers from [0, 1) for each step of each hypothesis, by a generator for each sentence.
 
     Two draws of a Mersenne twister make 53 random bits, as in PyTorch's generator on a CPU, whose numbers these are.
@@ -107,9 +105,7 @@ def uniforms(sources: Sequence[Ids], limits: Sequence[int], settings: DecodeSett
     return numbers
 
 
-def draw(
-    log_probs: Float[np.ndarray, "R V"], draws: Float[np.ndarray, " R"], settings: DecodeSettings
-) -> Int[np.ndarray, " R"]:
+def draw(log_probs: Float[Array, "R V"], draws: Float[Array, " R"], settings: DecodeSettings) -> Int[Array, " R"]:
     """Return the first token at which the cumulative probability exceeds the draw."""
     scaled = (log_probs / settings.temperature).astype(np.float64)
     if settings.top_k is None and settings.top_p is None:
@@ -123,12 +119,12 @@ def draw(
     return np.take_along_axis(ids, _exceeding(probabilities, draws)[:, None], 1)[:, 0]
 
 
-def _softmax(scores: Float[np.ndarray, "R K"]) -> Float[np.ndarray, "R K"]:
+def _softmax(scores: Float[Array, "R K"]) -> Float[Array, "R K"]:
     powers = np.exp(scores - scores.max(-1, keepdims=True))
     return powers / powers.sum(-1, keepdims=True)
 
 
-def _exceeding(probabilities: Float[np.ndarray, "R K"], draws: Float[np.ndarray, " R"]) -> Int[np.ndarray, " R"]:
+def _exceeding(probabilities: Float[Array, "R K"], draws: Float[Array, " R"]) -> Int[Array, " R"]:
     reached = probabilities.cumsum(-1)
     return (reached <= draws[:, None] * reached[:, -1:]).sum(-1)
 

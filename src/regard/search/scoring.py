@@ -6,7 +6,6 @@ from math import exp
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -14,6 +13,7 @@ from regard.batch import Batch, make_batch
 from regard.model import Seq2Seq
 from regard.model.seq2seq import label_log_probs
 from regard.padding import EOS, Ids, length_sorted
+from regard.shapes import Float
 
 
 @dataclass(frozen=True)

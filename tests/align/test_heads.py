@@ -5,8 +5,8 @@ import torch
 
 from regard.align.heads import choose_by_gold, choose_by_leave_one_out, choose_by_reverse
 from regard.align.links import Gold, PairSide, SegmentedPair, agree, agree_with_gold, to_source, to_target, to_words
-from regard.data.normalise import split_words
-from regard.trace.summary import HeadChoice, all_choices, named_choices
+from regard.data.words import split_words
+from regard.trace.head_choice import HeadChoice, all_choices, named_choices
 
 SOFT = torch.tensor([[0.1, 0.7, 0.2], [0.6, 0.3, 0.1]])  # (t, s)
 

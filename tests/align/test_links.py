@@ -29,8 +29,8 @@ from regard.align.links import (
 from regard.batch import make_batch
 from regard.padding import EOS
 from regard.trace.head_ablation import attention_maps, find_heads, plain_copy
+from regard.trace.head_choice import HeadChoice
 from regard.trace.replay import replay
-from regard.trace.summary import HeadChoice
 from tests.trace.makers import MODELS, make_model
 
 LINKS = st.frozensets(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=12)

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.align.links import group_of_tokens, word_groups
-from regard.data.normalise import split_words
 from regard.data.tokenizer import Tokenizer
+from regard.data.words import split_words
 from tests.pipeline.test_translator import TOKENIZER
 
 

@@ -64,7 +64,7 @@ def test_head_view_draws_lines_as_strong_as_the_weights(cell, run, displayed, pi
     lines = page.locator(".lines line")
     lines.first.wait_for(state="attached")
     drawn = [(line.get_attribute("data-head"), float(line.get_attribute("data-weight"))) for line in lines.all()]
-    sent = dequantize(quantize(run.cross[1].weights(2))).flatten().tolist()  # a byte stands for each weight
+    sent = dequantize(quantize(run.cross[1].weights(2).numpy())).flatten().tolist()  # a byte stands for each weight
     assert {head for head, _ in drawn} == {"2"}
     strong = sorted(weight for weight in sent if weight > 0.1)
     assert sorted(weight for _, weight in drawn if weight > 0.1) == pytest.approx(strong, abs=1e-4)

@@ -55,7 +55,7 @@ def running(models, settings=ServeSettings(), page=PAGE):
 @contextmanager
 def client_of(models, **changes):
     """Run a server with some settings changed, and yield a client of it."""
-    with running(models, ServeSettings(**changes)) as url, httpx.Client(base_url=url, timeout=30) as client:
+    with running(models, ServeSettings(**changes)) as url, httpx.Client(base_url=url, timeout=120) as client:
         yield client
 
 

@@ -275,7 +275,7 @@ def test_work_that_takes_too_long_is_given_up(models, monkeypatch):
     with client_of(models, max_seconds=0.2) as client:
         response = client.post("/translate", json={"q": "bad cab", "source": "zh", "target": "en"})
         assert response.status_code == 504 and "0.2 seconds" in response.json()["error"]
-    monkeypatch.setattr("regard.serve.pytorch.trace_part", lambda *_: time.sleep(0.5))
+    monkeypatch.setattr("regard.serve.routes_translate.trace_part", lambda *_: time.sleep(0.5))
     with client_of(models, max_seconds=0.2) as client:
         assert client.post("/trace", json={"text": "bad cab", "model": "tiny"}).status_code == 504
 

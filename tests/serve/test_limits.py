@@ -9,6 +9,7 @@ import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from threading import Event
 from urllib.parse import urlsplit
 
 import httpx
@@ -36,7 +37,7 @@ def strict(models):
         yield client
 
 
-def talk(client, *parts, pause=0.0, wait=10.0):
+def talk(client, *parts, pause=0.0, wait=120.0):
     """Send raw bytes, and return all that comes back until the server closes."""
     url = urlsplit(str(client.base_url))
     with socket.create_connection((url.hostname, url.port), timeout=wait) as connection:
@@ -119,7 +120,7 @@ def test_a_connection_without_a_request_is_closed_without_a_word(strict):
 def test_a_client_that_does_not_read_is_disconnected(strict):
     url = urlsplit(str(strict.base_url))
     request = b"GET /positions?length=512&width=256 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-    with socket.create_connection((url.hostname, url.port), timeout=20) as connection:
+    with socket.create_connection((url.hostname, url.port), timeout=120) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.sendall(request * 8)  # more than all buffers on the way take
         ended = time.perf_counter() + 60
@@ -134,15 +135,32 @@ def test_a_client_that_does_not_read_is_disconnected(strict):
     alive(strict)
 
 
-def test_concurrent_requests_are_limited_but_for_health(models, monkeypatch):
-    monkeypatch.setattr(pytorch, "position_lesson", lambda *_: time.sleep(0.5) or {})
+@pytest.fixture
+def held(monkeypatch):
+    """A request to /positions that has begun, and ends when it is told to: (begun, end)."""
+    begun, end = Event(), Event()
+
+    def wait(*_):
+        begun.set()
+        end.wait(60)
+        return {}
+
+    monkeypatch.setattr(pytorch, "position_lesson", wait)
+    yield begun, end
+    end.set()
+
+
+def test_concurrent_requests_are_limited_but_for_health(models, held):
+    begun, end = held
     with client_of(models, max_requests=1) as client, ThreadPoolExecutor() as pool:
-        slow = pool.submit(httpx.get, f"{client.base_url}/positions", timeout=10)
-        time.sleep(0.2)
+        slow = pool.submit(httpx.get, f"{client.base_url}/positions", timeout=120)
+        assert begun.wait(60)
         response = client.get("/languages")
         assert response.status_code == 503 and response.headers["retry-after"] == "1"
         assert "1 requests" in response.json()["error"]
-        assert client.get("/health").status_code == 200 and slow.result().status_code == 200
+        assert client.get("/health").status_code == 200
+        end.set()
+        assert slow.result().status_code == 200
 
 
 def test_bodies_that_never_come_keep_nobody_from_the_server(models):
@@ -161,7 +179,7 @@ def test_bodies_that_never_come_keep_nobody_from_the_server(models):
 
 def test_a_client_that_closes_its_own_side_gets_its_response(strict):
     url = urlsplit(str(strict.base_url))
-    with socket.create_connection((url.hostname, url.port), timeout=10) as connection:
+    with socket.create_connection((url.hostname, url.port), timeout=120) as connection:
         connection.sendall(request(BODY, b"Content-Length: %d" % len(BODY)))
         connection.shutdown(socket.SHUT_WR)
         response = read_all(connection)
@@ -198,7 +216,7 @@ def test_connections_beyond_the_limit_are_told_so(models, monkeypatch):
     monkeypatch.setattr(server, "connection_limit", lambda: 3)
     with client_of(models) as client:
         url = urlsplit(str(client.base_url))
-        lines = [socket.create_connection((url.hostname, url.port), timeout=10) for _ in range(4)]
+        lines = [socket.create_connection((url.hostname, url.port), timeout=120) for _ in range(4)]
         response = read_all(lines[-1])
         assert status(response) == 503 and "3 connections" in error(response)
         for connection in lines:
@@ -217,14 +235,15 @@ def test_a_server_that_runs_out_of_files_says_so_in_one_line(caplog):
     ]
 
 
-def test_those_who_wait_are_told_that_the_server_stops(models, monkeypatch):
+def test_those_who_wait_are_told_that_the_server_stops(models, monkeypatch, held):
+    begun, end = held
     monkeypatch.setattr(server, "GRACE_SECONDS", 1)
     monkeypatch.setattr(server, "RESPONSE_SECONDS", 0.8)
-    monkeypatch.setattr(pytorch, "position_lesson", lambda *_: time.sleep(2) or {})
     with ThreadPoolExecutor() as pool:
         with client_of(models) as client:
-            slow = pool.submit(httpx.get, f"{client.base_url}/positions", timeout=10)
-            time.sleep(0.3)
+            slow = pool.submit(httpx.get, f"{client.base_url}/positions", timeout=120)
+            slow.add_done_callback(lambda _: end.set())
+            assert begun.wait(60)
         response = slow.result()
     assert response.status_code == 503 and "stopping" in response.json()["error"]
 

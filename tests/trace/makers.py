@@ -45,7 +45,7 @@ def make_model(family="transformer", scheme="sinusoidal", attention="scaled_dot"
     torch.manual_seed(5)
     sizes = {"n_encoder_layers": 1, "n_decoder_layers": 1, "d_model": 22, "n_heads": 2, "d_ff": 13, "dropout": 0.0}
     parts = {"position": SCHEMES[scheme], "attention": PartSettings(attention)}
-    model = build_model(ModelSettings(family=family, tie="none", **(sizes | parts | changes)), (V, V))
+    model = build_model(ModelSettings(family=family, **(sizes | {"tie": "none"} | parts | changes)), (V, V))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))

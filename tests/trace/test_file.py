@@ -115,11 +115,11 @@ def test_a_file_that_lacks_a_part_is_named(saved):
 def test_a_file_is_there_whole_or_as_it_was(saved, monkeypatch):
     before = saved.read_bytes()
 
-    def full(path, tensors, notes):
+    def full(path, tensors, notes, save):
         path.write_bytes(b"half")
         raise OSError("no space left")
 
-    monkeypatch.setattr(file, "write_tensors", full)
+    monkeypatch.setattr(file, "write_arrays", full)
     with pytest.raises(OSError, match="no space left"):
         regard.load_trace(saved).save(saved)
     assert saved.read_bytes() == before and len(list(saved.parent.iterdir())) == 1

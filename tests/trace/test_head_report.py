@@ -15,7 +15,7 @@ from regard.batch import make_batch
 from regard.padding import BOS, EOS, PAD
 from regard.score import score
 from regard.terminal import to_json_line
-from regard.trace.attention import mean_relative_entropy
+from regard.trace.attention_map import mean_relative_entropy
 from regard.trace.head_report import (
     ORDERS,
     HeadStats,

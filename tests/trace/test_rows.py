@@ -12,7 +12,8 @@ from regard.cli import main
 from regard.notebook.display import labelled_weights
 from regard.plot.traces import head_figure
 from regard.serve.serialize import make_head, make_view
-from regard.trace.summary import HeadChoice, cross_word_attention
+from regard.trace.head_choice import HeadChoice
+from regard.trace.summary import cross_word_attention
 from regard.trace.trace import sides
 from tests.plot.seen import words_in
 from tests.serve.test_serialize import unpack

@@ -5,9 +5,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from regard.trace.attention import GivenAttention, mean_relative_entropy
+from regard.trace.attention import GivenAttention
+from regard.trace.attention_map import mean_relative_entropy
 from regard.trace.external import trace_from_attention
-from regard.trace.summary import HeadChoice, cross_word_attention, group_words, summarise
+from regard.trace.head_choice import HeadChoice
+from regard.trace.summary import cross_word_attention, group_words, summarise
 from tests.trace.makers import make_model, one_trace
 
 
@@ -50,7 +52,7 @@ def test_shares_of_pieces_are_added_and_rows_averaged():
     weights = torch.tensor([[0.5, 0.2, 0.3], [0.1, 0.7, 0.2], [0.0, 0.0, 1.0]])
     seen = cross_word_attention(cross_trace(torch.stack([weights, weights]), ["▁ab", "c", "</s>"], ["▁x", "y", "</s>"]))
     assert ([word.text for word in seen.source], [word.text for word in seen.output]) == (["abc", "</s>"], ["xy"])
-    torch.testing.assert_close(seen.shares, torch.tensor([[0.75, 0.25]]))
+    torch.testing.assert_close(torch.from_numpy(seen.shares), torch.tensor([[0.75, 0.25]]))
 
 
 def test_the_mean_is_over_heads_and_layers():
@@ -60,8 +62,8 @@ def test_the_mean_is_over_heads_and_layers():
     columns = [list(word.indices) for word in seen.source]
     by_word = torch.stack([expected[:, places].sum(1) for places in columns], dim=1)
     rows = torch.stack([by_word[list(word.indices)].mean(0) for word in seen.output])
-    torch.testing.assert_close(seen.shares, rows)
-    torch.testing.assert_close(seen.shares.sum(1), torch.ones(len(rows), dtype=torch.float64))
+    torch.testing.assert_close(torch.from_numpy(seen.shares), rows)
+    torch.testing.assert_close(torch.from_numpy(seen.shares).sum(1), torch.ones(len(rows), dtype=torch.float64))
 
 
 @pytest.mark.parametrize(
@@ -75,7 +77,7 @@ def test_words_have_the_row_that_wrote_them_whatever_the_choice(choice):
     rows = chosen if choice.head is not None else chosen.mean((0, 1))
     rows = rows[:2]
     seen = cross_word_attention(trace, choice)
-    torch.testing.assert_close(seen.shares, torch.stack([rows[:, :2].sum(1), rows[:, 2]], dim=1))
+    torch.testing.assert_close(torch.from_numpy(seen.shares), torch.stack([rows[:, :2].sum(1), rows[:, 2]], dim=1))
     assert seen.heads == summarise(trace, choice).heads == str(replace(choice, at="say"))
 
 
@@ -84,7 +86,7 @@ def test_a_word_of_an_unfinished_output_has_the_row_that_wrote_it():
     seen = cross_word_attention(
         cross_trace(weights[None], ["▁a", "▁b", "</s>"], ["▁x", "▁y"]), HeadChoice(0, 0, "read")
     )
-    torch.testing.assert_close(seen.shares, weights)
+    torch.testing.assert_close(torch.from_numpy(seen.shares), weights)
 
 
 def test_a_summary_says_what_each_word_looked_at_most():
@@ -107,7 +109,7 @@ def test_spread_is_0_for_one_key_and_1_for_all_that_are_allowed():
     causal = torch.ones(4, 4).tril()
     even, one = causal / causal.sum(-1, keepdim=True), torch.eye(4)
     found = mean_relative_entropy(GivenAttention("decoder", 0, torch.stack([even, one])))
-    torch.testing.assert_close(found, torch.tensor([1.0, 0.0], dtype=torch.float64))
+    torch.testing.assert_close(torch.from_numpy(found), torch.tensor([1.0, 0.0], dtype=torch.float64))
     assert mean_relative_entropy(GivenAttention("decoder", 0, torch.ones(1, 1, 1))).tolist() == [0.0]
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from regard.trace import trace
-from regard.trace.run import trace_tokens
+from regard.trace.generation import trace_tokens
 from tests.pipeline.writers import make_model, make_writer
 
 

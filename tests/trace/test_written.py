@@ -7,7 +7,7 @@ import torch
 
 import regard
 from regard.plot.traces import FIGURES, head_figure, terms_figure
-from regard.trace.run import trace_generation
+from regard.trace.generation import trace_generation
 from regard.trace.summary import self_word_attention, summarise
 from tests.pipeline.writers import make_model, make_writer
 
@@ -50,11 +50,12 @@ def test_other_paths_of_the_search_can_be_looked_at():
 def test_words_look_back_at_what_was_written_before_them():
     trace = regard.trace(make_writer(method="greedy"), "ab cd e")
     seen = self_word_attention(trace)
-    torch.testing.assert_close(seen.shares.sum(1), torch.ones(len(seen.output), dtype=seen.shares.dtype))
+    shares = torch.from_numpy(seen.shares)
+    torch.testing.assert_close(shares.sum(1), torch.ones(len(seen.output), dtype=shares.dtype))
     assert [word.text for word in seen.source][:3] == ["<s>", "ab", "cd"]
     first = torch.stack([look.weights().mean(0) for look in trace.decoder]).mean(0)[:2].mean(0)
-    torch.testing.assert_close(seen.shares[0, 0], first[0])
-    torch.testing.assert_close(seen.shares[0, 1], first[1:3].sum())
+    torch.testing.assert_close(shares[0, 0], first[0])
+    torch.testing.assert_close(shares[0, 1], first[1:3].sum())
     summary = summarise(trace)
     assert summary.heads == seen.heads == "decoder:all:all"
     assert [word.word for word in summary.words] == [word.text for word in seen.output]

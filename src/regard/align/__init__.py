@@ -7,7 +7,6 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from regard.align.heads import (
@@ -36,8 +35,9 @@ from regard.config import choose
 from regard.data.normalise import language_code
 from regard.model import Seq2Seq
 from regard.pipeline.translator import Translator
+from regard.shapes import Float
 from regard.trace.head_ablation import ProgressBar, find_heads, no_progress, plain_copy
-from regard.trace.summary import HeadChoice, all_choices, named_choices
+from regard.trace.head_choice import HeadChoice, all_choices, named_choices
 
 MEASURED = 1000  # pairs on which heads are chosen, where there are so many
 NEEDED = 100  # the same where each takes as many passes as it has words

@@ -5,15 +5,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from regard.align.links import Gold, SegmentedPair, TokenizedPair, agree, agree_with_gold, to_source, to_target
 from regard.atomic import atomic_file
-from regard.checkpoint import ALIGNMENT, model_folder, read_json, write_json
+from regard.checkpoint import ALIGNMENT, model_folder, write_json
 from regard.model import Seq2Seq
 from regard.search.scoring import pair_batches, token_costs
-from regard.trace.summary import ALL_HEADS, HeadChoice, named_choices
+from regard.shapes import Float
+from regard.trace.head_choice import HeadChoice, saved_name
 
 SoftLinks = list[Float[Tensor, "C _ _"]]  # (C, t, s) for each pair: what target groups attend to by each choice
 
@@ -114,26 +114,7 @@ def save_heads(folder: Path, chosen: RankedHeads, on: str) -> Path:
 
 def load_heads(folder: Path) -> str | None:
     """Return the name of the heads chosen for a model; None where none were chosen."""
-    return _saved_name(folder, "heads")
-
-
-def load_shown_heads(folder: Path, sizes: tuple[int, int]) -> HeadChoice | None:
-    """Return the heads that a trace of a model shows: the best aligning ones by the rows that write a word, if known.
-
-    None where all heads together are the best, or nothing is known. `sizes` are the numbers of layers and heads.
-    """
-    names = (_saved_name(folder, "written"), _saved_name(folder, "heads"))
-    choices = [named_choices(name, sizes)[0] for name in names if name is not None]
-    best = next((choice for choice in choices if choice.at == "say"), ALL_HEADS)
-    return None if best == ALL_HEADS else best
-
-
-def _saved_name(folder: Path, field: str) -> str | None:
-    path = model_folder(folder) / ALIGNMENT
-    name = read_json(path).get(field) if path.exists() else None
-    if path.exists() and not isinstance(name, str) and (name is not None or field == "heads"):
-        raise ValueError(f"{path}: this must name heads, such as cross:1:3:read, got {name!r}")
-    return name
+    return saved_name(folder, "heads")
 
 
 def leave_one_out(model: Seq2Seq, readings: Sequence[TokenizedPair]) -> list[Float[Tensor, "_ _"]]:

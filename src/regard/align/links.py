@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
-from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
 from regard.batch import Batch, make_batch
 from regard.config import choose
-from regard.data.normalise import Sentence, Span, join_words, split_pieces, split_words
 from regard.data.tokenizer import Side
+from regard.data.words import Sentence, Span, join_words, split_pieces, split_words
 from regard.model import Seq2Seq
 from regard.padding import length_sorted
 from regard.pipeline.translator import Translator
+from regard.shapes import Bool, Float, Shaped
 from regard.trace.head_ablation import attention_maps
-from regard.trace.summary import ATS, HeadChoice
+from regard.trace.head_choice import ATS, HeadChoice
 
 
 def word_groups(words: Sequence[Span], pieces: Iterable[Span]) -> list[range]:

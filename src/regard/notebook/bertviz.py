@@ -7,13 +7,14 @@ from urllib.parse import urlencode
 
 import torch
 from IPython import display
-from jaxtyping import Float
 from torch import Tensor
 
 from regard.config import choose
 from regard.notebook.display import TraceDisplay, check_installed, lines_picture, make_page, maps_picture
 from regard.serve.serialize import join_pieces
-from regard.trace.attention import KINDS, GivenAttention
+from regard.shapes import Float
+from regard.trace.attention import GivenAttention
+from regard.trace.attention_map import KINDS
 from regard.trace.external import trace_from_attention
 from regard.trace.run import TracedTranslation
 from regard.trace.summary import MARK

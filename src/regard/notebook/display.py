@@ -9,12 +9,9 @@ from typing import Any
 import anywidget
 import matplotlib as mpl
 import numpy as np
-import torch
 import traitlets
 from IPython import display
-from jaxtyping import Float
 from matplotlib.figure import Figure
-from torch import Tensor
 
 from regard.plot.head_maps import HeadWeights, draw_head_grid
 from regard.plot.heatmap import draw_heatmaps
@@ -24,7 +21,8 @@ from regard.plot.words import draw_head_lines
 from regard.serve import PAGE, UNBUILT, InternalError
 from regard.serve.schema_api import to_json
 from regard.serve.serialize import make_saved, render_html
-from regard.trace.attention import KINDS
+from regard.shapes import Float
+from regard.trace.attention_map import KINDS, as_array
 from regard.trace.summary import group_words, merge_words
 from regard.trace.trace import Trace, sides
 
@@ -158,7 +156,7 @@ def lines_picture(trace: Trace, kind: str, layer: int, heads: Sequence[int], uni
     if max(len(rows), len(columns)) > CROWDED:
         return maps_picture(trace, unit)
     names, title = [f"head {head}" for head in heads], f"{kind} layer {layer}: which word attends to which"
-    return draw_head_lines(weights.numpy(), rows, columns, names, title)
+    return draw_head_lines(weights, rows, columns, names, title)
 
 
 def maps_picture(trace: Trace, unit: str) -> Figure:
@@ -171,19 +169,19 @@ def maps_picture(trace: Trace, unit: str) -> Figure:
             if attention_map.kind == kind
         ]
         if layers:
-            kinds.append(HeadWeights(kind, torch.stack([weights for weights, _, _ in layers]).numpy(), *layers[0][1:]))
+            kinds.append(HeadWeights(kind, np.stack([weights for weights, _, _ in layers]), *layers[0][1:]))
     return draw_head_grid(kinds)
 
 
 def labelled_weights(
-    weights: Float[Tensor, "H Q K"], trace: Trace, kind: str, unit: str
-) -> tuple[Float[Tensor, "H _ _"], list[str], list[str]]:
+    weights: Float[Any, "H Q K"], trace: Trace, kind: str, unit: str
+) -> tuple[Float[np.ndarray, "H _ _"], list[str], list[str]]:
     """Return weights by token as they are, or by word, and the names of rows and columns."""
     queries, keys = sides(trace, kind)
     if unit == "piece":
-        return weights, list(queries), list(keys)
+        return as_array(weights), list(queries), list(keys)
     rows, columns = group_words(queries), group_words(keys)
-    return merge_words(weights, rows, columns), [word.text for word in rows], [word.text for word in columns]
+    return merge_words(as_array(weights), rows, columns), [word.text for word in rows], [word.text for word in columns]
 
 
 def show_heatmaps(
@@ -207,8 +205,7 @@ def show_heatmaps(
 
 def _checked(matrices: Any) -> Float[np.ndarray, "R C Q K"]:
     """Return the numbers, or say what shape they have instead."""
-    if isinstance(matrices, Tensor):
-        matrices = matrices.detach().cpu().double().numpy()
+    matrices = as_array(matrices) if hasattr(matrices, "detach") else matrices
     numbers = np.asarray(matrices, dtype=np.float64)
     if numbers.ndim != 4 or 0 in numbers.shape:
         raise ValueError(f"matrices must have the shape (rows, columns, queries, keys), got {numbers.shape}")

@@ -6,7 +6,6 @@ from math import exp
 from typing import Literal, get_args
 
 import numpy as np
-from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
@@ -26,6 +25,7 @@ from regard.plot.canvas import (
     write_title,
 )
 from regard.plot.style import COLOURS, in_style
+from regard.shapes import Float
 from regard.terminal import readable
 
 Parents = Sequence[int | None]  # of each node the one it continues, which stands before it; None at the first step

@@ -6,7 +6,6 @@ from functools import cached_property
 from math import ceil
 
 import numpy as np
-from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -49,6 +48,7 @@ from regard.plot.heatmap import (
     write_cell_numbers,
 )
 from regard.plot.style import COLOURS, in_style
+from regard.shapes import Float
 
 WORDS = 6.5  # size of the words beside small maps, in points
 GAP = 0.08  # inches between maps

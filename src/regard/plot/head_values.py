@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import matplotlib as mpl
 import numpy as np
-from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
@@ -37,7 +37,10 @@ from regard.plot.heatmap import (
     write_cells,
 )
 from regard.plot.style import in_style
-from regard.trace.head_report import HeadReport, HeadSummary
+from regard.shapes import Float
+
+if TYPE_CHECKING:
+    from regard.trace.head_report import HeadReport, HeadSummary
 
 BELOW = "in each cell the mean entropy of a head's rows in nats"
 KEY = "entropy as a share of the largest, the logarithm of the number of keys"
@@ -214,7 +217,7 @@ def _with_key(size: tuple[float, float]) -> tuple[float, float]:
     return max(size[0], KEY_ROOM), size[1]
 
 
-def report_figure(report: HeadReport) -> Figure:
+def report_figure(report: "HeadReport") -> Figure:
     """Draw what is lost without each head, and beside it how spread out its attention is."""
     kinds = dict.fromkeys(head.kind for head in report.heads)
     title = f"What each head does on {report.n_pairs:,} pairs"
@@ -223,13 +226,13 @@ def report_figure(report: HeadReport) -> Figure:
     )
 
 
-def _effects(kind: str, heads: list[HeadSummary]) -> HeadEffects:
+def _effects(kind: str, heads: list["HeadSummary"]) -> HeadEffects:
     """Set heads of one kind in rows of one layer."""
     rows = [
         sorted((each for each in heads if each.layer == layer), key=lambda each: each.head) for layer in _layers(heads)
     ]
 
-    def table(value: Callable[[HeadSummary], float | None]) -> Float[np.ndarray, "L H"]:
+    def table(value: Callable[["HeadSummary"], float | None]) -> Float[np.ndarray, "L H"]:
         return np.array([[value(head) for head in row] for row in rows], dtype=np.float64)
 
     bleu = None if heads[0].bleu is None else table(lambda head: head.bleu)
@@ -237,5 +240,5 @@ def _effects(kind: str, heads: list[HeadSummary]) -> HeadEffects:
     return HeadEffects(kind, table(lambda head: head.loss), bleu, entropies)
 
 
-def _layers(heads: list[HeadSummary]) -> list[int]:
+def _layers(heads: list["HeadSummary"]) -> list[int]:
     return sorted({head.layer for head in heads})

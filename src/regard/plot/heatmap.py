@@ -7,7 +7,6 @@ from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, FuncNorm, Normalize, PowerNorm
@@ -19,6 +18,7 @@ from torch import Tensor
 
 from regard.plot.canvas import GREY, MARGIN, NAME, SMALL, Box, check_words, line_height, text_width, widest, write
 from regard.plot.style import in_style, new_figure
+from regard.shapes import Float
 from regard.terminal import readable
 
 NOTHING = "#d9d9d9"  # where there is no number, or none that is finite

@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ParamSpec
 
+from regard.extras import require
 from regard.terminal import escape, message
 
 if TYPE_CHECKING:
@@ -119,8 +120,7 @@ def check_figure(path: Path | None) -> None:
     """Raise ValueError for a figure that could not be saved, before anything is computed."""
     if path is None:
         return
-    if find_spec("matplotlib") is None:
-        raise ValueError("figures need matplotlib, which is not installed: pip install 'regard[plot]'")
+    require("matplotlib", "a figure")
     check_ending(path)
 
 

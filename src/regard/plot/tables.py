@@ -2,18 +2,20 @@
 
 from collections.abc import Sequence
 from math import exp
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float
 from rich.table import Table
 from rich.text import Text
-from torch import Tensor
 
+from regard.shapes import Float
 from regard.terminal import QUIET, readable, shorten
 from regard.trace.decompose import Terms
-from regard.trace.head_report import HeadReport, HeadSummary
 from regard.trace.summary import LayerEntropies
 from regard.trace.trace import OutputToken
+
+if TYPE_CHECKING:
+    from regard.trace.head_report import HeadReport, HeadSummary
 
 
 def word_attention_table(
@@ -93,7 +95,7 @@ def _block(share: float) -> str:
 
 
 def numbers_table(
-    values: Float[Tensor, "Q K"], queries: Sequence[str], keys: Sequence[str], title: str, caption: str = ""
+    values: Float[Any, "Q K"], queries: Sequence[str], keys: Sequence[str], title: str, caption: str = ""
 ) -> Table:
     """List a row for each query and a column for each key; the largest of each row stands out."""
     table = Table(title=title, caption=caption or None, **QUIET)
@@ -133,7 +135,7 @@ CLOSE = {**QUIET, "padding": 0}
 FORMS = {"entropy": ".2f", "offset": "+z.1f"}
 
 
-def head_table(report: HeadReport, by: str = "loss") -> Table:
+def head_table(report: "HeadReport", by: str = "loss") -> Table:
     """List heads by one of their columns, see `HeadReport.ranked`."""
     table = Table(title=f"Heads by {by}, {_whole(report)}", caption=HEADS_CAPTION, **CLOSE)
     for name in ("head", *HEADINGS.values(), "loss", "BLEU"):
@@ -143,13 +145,13 @@ def head_table(report: HeadReport, by: str = "loss") -> Table:
     return table
 
 
-def _whole(report: HeadReport) -> str:
+def _whole(report: "HeadReport") -> str:
     """Say what the model is worth with all its heads."""
     bleu = "" if report.whole.bleu is None else f", BLEU {report.whole.bleu:.2f}"
     return f"{report.n_pairs:,} pairs: loss {report.whole.loss:.3f}{bleu} with all of them"
 
 
-def _head_cells(head: HeadSummary) -> list[str]:
+def _head_cells(head: "HeadSummary") -> list[str]:
     habits = [_head_cell(getattr(head.habits, name), FORMS.get(name, ".0%")) for name in HEADINGS]
     return [*habits, _head_cell(head.loss, "+z.4f"), _head_cell(head.bleu, "+z.2f")]
 

@@ -2,11 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
-import torch
-from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
@@ -17,11 +15,15 @@ from regard.plot.head_maps import HeadWeights, draw_head_grid, draw_one_head, dr
 from regard.plot.head_values import HeadEntropies, draw_entropy_map
 from regard.plot.style import in_style, new_figure
 from regard.plot.words import draw_word_attention
-from regard.trace.attention import KINDS, AttentionMap, mean_relative_entropy
+from regard.shapes import Float
+from regard.trace.attention_map import KINDS, AttentionMap, as_array, mean_relative_entropy
+from regard.trace.head_choice import ALL_HEADS, HeadChoice
 from regard.trace.search_tree import SearchTree, TreeNode
-from regard.trace.summary import ALL_HEADS, HeadChoice, word_attention
+from regard.trace.summary import word_attention
 from regard.trace.trace import Trace, sides
-from regard.train.state import Progress
+
+if TYPE_CHECKING:
+    from regard.train.state import Progress
 
 WIDE = 20.0  # from this ratio of the largest to the smallest norm on, the scale is logarithmic
 LINES = (("inputs", "s", "input"), ("updates", "^", "update: what the sub-layer adds"), ("outputs", "o", "output"))
@@ -84,16 +86,16 @@ def words_figure(trace: Trace, choice: HeadChoice = ALL_HEADS) -> Figure:
     """Draw what each output word attended to in the chosen heads."""
     seen = word_attention(trace, choice)
     source, output = [word.text for word in seen.source], [word.text for word in seen.output]
-    return draw_word_attention(seen.shares.numpy(), source, output, f"{trace.text} → {trace.output}")
+    return draw_word_attention(seen.shares, source, output, f"{trace.text} → {trace.output}")
 
 
 def heads_figure(trace: Trace) -> Figure:
     """Draw all heads of all layers."""
     kinds = []
     for kind in KINDS:
-        layers = [attention_map.weights() for attention_map in trace.attention if attention_map.kind == kind]
+        layers = [as_array(attention_map.weights()) for attention_map in trace.attention if attention_map.kind == kind]
         if layers:
-            kinds.append(HeadWeights(kind, torch.stack(layers).numpy(), *sides(trace, kind)))
+            kinds.append(HeadWeights(kind, np.stack(layers), *sides(trace, kind)))
     return draw_head_grid(kinds)
 
 
@@ -103,9 +105,9 @@ def entropy_figure(trace: Trace) -> Figure:
     for kind in KINDS:
         layers = [attention_map for attention_map in trace.attention if attention_map.kind == kind]
         if layers:
-            nats = torch.stack([attention_map.entropy().mean(-1) for attention_map in layers])
-            share = torch.stack([mean_relative_entropy(attention_map) for attention_map in layers])
-            kinds.append(HeadEntropies(kind, nats.numpy(), share.to(nats.dtype).numpy()))
+            nats = np.stack([as_array(attention_map.entropy()).mean(-1) for attention_map in layers])
+            share = np.stack([mean_relative_entropy(attention_map) for attention_map in layers])
+            kinds.append(HeadEntropies(kind, nats, share.astype(nats.dtype)))
     return draw_entropy_map(kinds)
 
 
@@ -135,15 +137,15 @@ def tree_figure(trace: Trace) -> Figure:
 def head_figure(trace: Trace, attention_map: AttentionMap, head: int) -> Figure:
     """Draw one head."""
     title = f"{attention_map.kind} layer {attention_map.layer}, head {head}"
-    return draw_one_head(attention_map.weights(head).numpy(), *sides(trace, attention_map.kind), title, entropy=True)
+    return draw_one_head(as_array(attention_map.weights(head)), *sides(trace, attention_map.kind), title, entropy=True)
 
 
 def terms_figure(trace: Trace, attention_map: AttentionMap, head: int) -> Figure:
     """Draw what one head's scores are made of."""
     terms = attention_map.terms(head)
-    score = terms.total.masked_fill(~attention_map.allowed(head), -torch.inf)
+    score = np.where(as_array(attention_map.allowed(head)), as_array(terms.total), -np.inf)
     title = f"Scores of {attention_map.kind} layer {attention_map.layer}, head {head}"
-    return draw_term_maps(terms.names, terms.terms.numpy(), score.numpy(), *sides(trace, attention_map.kind), title)
+    return draw_term_maps(terms.names, as_array(terms.terms), score, *sides(trace, attention_map.kind), title)
 
 
 FIGURES: dict[str, Callable[[Trace], Figure]] = {
@@ -167,7 +169,7 @@ SCORES = {"bleu": "BLEU", "chrf": "chrF"}
 
 
 @in_style
-def draw_training(progress: Progress) -> Figure:
+def draw_training(progress: "Progress") -> Figure:
     """Draw the loss of training and validation over the steps, and the scores of validation where there are any."""
     scored = not progress.valid or "bleu" in progress.valid[-1]
     figure = new_figure(figsize=(9 if scored else 4.8, 3.4))
@@ -183,7 +185,7 @@ def draw_training(progress: Progress) -> Figure:
     return figure
 
 
-def _draw_scores(axes: Axes, progress: Progress) -> None:
+def _draw_scores(axes: Axes, progress: "Progress") -> None:
     steps = [found["step"] for found in progress.valid]
     for name, label in SCORES.items():
         axes.plot(steps, [found[name] for found in progress.valid], "o-", markersize=3, label=label)

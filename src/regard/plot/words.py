@@ -6,7 +6,6 @@ from math import ceil, inf
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PatchCollection
 from matplotlib.colors import to_rgba
@@ -40,6 +39,7 @@ from regard.plot.heatmap import (
     weight_scale,
 )
 from regard.plot.style import COLOURS, in_style
+from regard.shapes import Float
 from regard.terminal import readable, shorten
 
 SPAN = 2.2  # inches between the two columns of words

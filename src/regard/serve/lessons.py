@@ -20,7 +20,7 @@ from regard.serve.schema_api import (
     StageJson,
     WavesJson,
 )
-from regard.serve.serialize import round_number, round_tensor
+from regard.serve.serialize import round_number, round_numbers
 from regard.study import positions as study
 from regard.study.position_views import Moved, distinct_up_to, find_shift, make, view
 from regard.study.regression import Pooling, attention_weights, pool, run_regression, truth
@@ -64,8 +64,8 @@ def position_lesson(
         width=width,
         base=base,
         places=seen.positions.tolist(),
-        codes=round_tensor(report.codes),
-        profile=round_tensor(report.profile),
+        codes=round_numbers(report.codes),
+        profile=round_numbers(report.profile),
         laws=[_law(name, getattr(report, name)) for name in LAWS],
         waves=None if report.waves is None else WavesJson(*astuple(report.waves)),
         half_distance=report.half_distance,
@@ -73,7 +73,7 @@ def position_lesson(
         compared_up_to=compared_up_to(width),
         cost=CostJson(*astuple(report.cost)),
         shift=None if moved is None else _shift(steps, moved),
-        words=round_tensor(words),
+        words=round_numbers(words),
     )
 
 
@@ -89,7 +89,7 @@ def regression_lesson(
     return RegressionJson(
         seed=seed,
         noise=noise,
-        **{name: round_tensor(getattr(result, name)) for name in ("x", "y", "x_test", "y_test")},
+        **{name: round_numbers(getattr(result, name)) for name in ("x", "y", "x_test", "y_test")},
         average=_curve(result.average),
         fixed=_curve(result.fixed),
         learned=_curve(result.learned),
@@ -97,9 +97,9 @@ def regression_lesson(
         w=result.w,
         chosen_w=w,
         losses=result.losses,
-        weights_fixed=round_tensor(result.weights_before),
-        weights_learned=round_tensor(result.weights_after),
-        weights_chosen=round_tensor(attention_weights(kernel, result.x_test, result.x)),
+        weights_fixed=round_numbers(result.weights_before),
+        weights_learned=round_numbers(result.weights_after),
+        weights_chosen=round_numbers(attention_weights(kernel, result.x_test, result.x)),
     )
 
 
@@ -133,7 +133,7 @@ def layer_lesson(
 def _stage(stage: EncoderStage, features: int) -> StageJson:
     width, columns = stage.values.shape[1], _columns(stage, features)
     return StageJson(
-        stage.name, width, columns, round_tensor(stage.values[:, columns]), round_tensor(stage.values.norm(dim=1))
+        stage.name, width, columns, round_numbers(stage.values[:, columns]), round_numbers(stage.values.norm(dim=1))
     )
 
 
@@ -151,9 +151,9 @@ def _law(name: str, law: study.LawCheck) -> LawJson:
 
 
 def _shift(steps: int, moved: Moved) -> Shift:
-    codes = (round_tensor(each) for each in (moved.before, moved.moved, moved.after))
-    return Shift(steps, moved.exact, round_tensor(moved.matrix), moved.place, *codes)
+    codes = (round_numbers(each) for each in (moved.before, moved.moved, moved.after))
+    return Shift(steps, moved.exact, round_numbers(moved.matrix), moved.place, *codes)
 
 
 def _curve(curve: Pooling) -> CurveJson:
-    return CurveJson(round_tensor(curve.prediction), curve.error)
+    return CurveJson(round_numbers(curve.prediction), curve.error)

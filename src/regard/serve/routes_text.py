@@ -13,6 +13,7 @@ from regard.qa.data import cut_passage, make_passage, make_question
 from regard.serve.requests import ERROR_RESPONSES, check_texts, json_response
 from regard.serve.schema_api import to_json
 from regard.serve.schema_trace import AnswerResponse, AnswerSpan, GeneratedTokenJson, Readers, View, WordJson, Writers
+from regard.serve.serialize import make_view, round_numbers
 from regard.serve.state import NDJSON, ServerState, TraceRun, load_pytorch
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def _stream(state: ServerState, wanted: GenerateRequest, write: Callable[[str], 
     send(ids, None, [], False)
     work = load_pytorch()
     for step in work.trace_tokens(writer, ids, settings):
-        send([step.token], step.log_prob, work.round_tensor(step.weights), False)
+        send([step.token], step.log_prob, round_numbers(step.weights), False)
     send([], None, [], True)
 
 
@@ -111,7 +112,7 @@ def _trace(state: ServerState, wanted: GenerateRequest) -> Response:
     work = load_pytorch()
     (trace,) = work.trace_generation(writer, wanted.prompt, settings).traces
     run = TraceRun(name, 1, lambda part: trace)
-    return json_response(work.make_view(run.trace(), name, state.traces.add(run)))
+    return json_response(make_view(run.trace(), name, state.traces.add(run)))
 
 
 N_BEST = 5
@@ -162,5 +163,5 @@ def _answer(state: ServerState, wanted: AnswerRequest) -> AnswerResponse:
         whole=len(cut_passage(make_passage(question, reader.tokenizer, windows), 0, windows)) == 1,
         stretches=[AnswerSpan(each.text, each.start, each.stop, each.probability) for each in answers.spans],
         nowhere=answers.no_answer,
-        view=work.make_view(seen.trace, name),
+        view=make_view(seen.trace, name),
     )

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
@@ -30,11 +31,11 @@ from regard.serve.requests import (
 )
 from regard.serve.schema_api import Detected, TranslateResponse, TranslationUpdate, to_json
 from regard.serve.schema_trace import HeadJson, View
-from regard.serve.state import NDJSON, ServerState, TraceRun, load_pytorch
-
-if TYPE_CHECKING:
-    from regard.trace.summary import HeadChoice
-    from regard.trace.trace import Trace
+from regard.serve.serialize import make_head, make_view, render_html
+from regard.serve.state import NDJSON, ServerState, TraceRun
+from regard.trace.head_choice import HeadChoice, load_shown_heads
+from regard.trace.run import trace_part
+from regard.trace.trace import Trace
 
 
 def translate_routes(state: ServerState) -> APIRouter:
@@ -208,7 +209,7 @@ def trace_routes(state: ServerState) -> APIRouter:
         run = state.traces.get(id)
 
         def work() -> Response:
-            return json_response(load_pytorch().make_head(run.trace(part, node), kind, layer, head))
+            return json_response(make_head(run.trace(part, node), kind, layer, head))
 
         return await state.jobs.run(request, work)
 
@@ -219,7 +220,7 @@ def trace_routes(state: ServerState) -> APIRouter:
 
         def render() -> str:
             trace = run.trace(part, node)
-            return load_pytorch().render_html(trace, run.model, aligning=run.aligning(trace))
+            return render_html(trace, run.model, aligning=run.aligning(trace))
 
         page = await state.jobs.run(request, render)
         return HTMLResponse(page, headers={"Content-Disposition": 'attachment; filename="regard.html"'})
@@ -239,18 +240,15 @@ def _trace(state: ServerState, wanted: TraceRequest) -> Response:
 
 def _view_response(run: TraceRun, id: str, part: int, node: int | None) -> Response:
     trace = run.trace(part, node)
-    return json_response(load_pytorch().make_view(trace, run.model, id, part, run.n_parts, run.aligning(trace)))
+    return json_response(make_view(trace, run.model, id, part, run.n_parts, run.aligning(trace)))
 
 
 def _make_run(state: ServerState, model: str, live: LiveText) -> TraceRun:
     """Return the traces of a text, none of them made; they know the heads that align words best, where measured."""
     folder = state.models.entries[model].folder
 
-    def make(part: int) -> "Trace":
-        return load_pytorch().trace_part(live, part)
-
-    def aligning(trace: "Trace") -> "HeadChoice | None":
+    def aligning(trace: Trace) -> HeadChoice | None:
         sizes = (len(trace.cross), trace.cross[0].n_heads) if trace.cross else None
-        return None if sizes is None else load_pytorch().load_shown_heads(folder, sizes)
+        return None if sizes is None else load_shown_heads(folder, sizes)
 
-    return TraceRun(model, len(live.text.parts), make, aligning)
+    return TraceRun(model, len(live.text.parts), partial(trace_part, live), aligning)

@@ -10,18 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from jaxtyping import Float, UInt8
-from torch import Tensor
 
 from regard.atomic import atomic_file
 from regard.serve import PAGE, UNBUILT, InternalError
 from regard.serve import schema_trace as view
 from regard.serve.schema_api import to_json
 from regard.serve.schema_trace import HeadJson, Saved, View
-from regard.trace.attention import KINDS, AttentionMap, mean_relative_entropy
+from regard.shapes import Float, UInt8
+from regard.trace.attention_map import KINDS, AttentionMap, as_array, entropies, mean_relative_entropy
+from regard.trace.head_choice import HeadChoice
 from regard.trace.search_tree import SearchTree
-from regard.trace.summary import BYTE, MARK, SPECIAL, HeadChoice, group_words
+from regard.trace.summary import BYTE, MARK, SPECIAL, group_words
 from regard.trace.trace import Trace, sides
 
 DIGITS = 7  # a float32 has no more
@@ -32,9 +31,9 @@ def round_number(value: float) -> float | None:
     return float(f"{value:.{DIGITS}g}") if isfinite(value) else None
 
 
-def round_tensor(values: Float[Tensor, "*shape"]) -> Any:
+def round_numbers(values: Float[Any, "*shape"]) -> Any:
     """Return nested lists of numbers rounded to seven digits; all must be finite."""
-    exact = values.detach().double().cpu().numpy()
+    exact = as_array(values).astype(np.float64)
     with np.errstate(divide="ignore"):
         decimals = DIGITS - 1 - np.floor(np.log10(np.abs(exact)))
     scale = 10.0 ** np.clip(decimals, -300, 300)
@@ -46,20 +45,20 @@ RAW = -15  # zlib's window bits for a stream without header, which browsers call
 LEVEL = 1  # level 6 compresses 300 tokens by a tenth more, in four times the time
 
 
-def quantize(weights: Float[Tensor, "*shape"]) -> UInt8[Tensor, "*shape"]:
+def quantize(weights: Float[np.ndarray, "*shape"]) -> UInt8[np.ndarray, "*shape"]:
     """Return `round(255 √w)`: small weights, which are most, keep a higher resolution than large ones."""
-    return weights.clamp(0.0, 1.0).sqrt().mul(MAX_BYTE).round().to(torch.uint8)
+    return np.round(MAX_BYTE * np.sqrt(np.clip(weights, 0.0, 1.0))).astype(np.uint8)
 
 
-def dequantize(quantized: UInt8[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+def dequantize(quantized: UInt8[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
     """Return the weights, with an error of at most √w / 255 + 1 / 255²."""
-    return (quantized.double() / MAX_BYTE).square()
+    return np.square(quantized / MAX_BYTE)
 
 
-def pack(parts: Iterable[UInt8[Tensor, "..."]]) -> str:
+def pack(parts: Iterable[UInt8[np.ndarray, "..."]]) -> str:
     """Compress the bytes of all parts as one stream, in base64."""
     stream = zlib.compressobj(LEVEL, zlib.DEFLATED, RAW)
-    chunks = [stream.compress(part.contiguous().numpy().data) for part in parts]
+    chunks = [stream.compress(np.ascontiguousarray(part).data) for part in parts]
     return b64encode(b"".join([*chunks, stream.flush()])).decode("ascii")
 
 
@@ -112,7 +111,7 @@ def make_view(
                 flow.stack,
                 flow.layer,
                 flow.sublayer,
-                *(round_tensor(x) for x in (flow.before, flow.update, flow.after)),
+                *(round_numbers(x) for x in (flow.before, flow.update, flow.after)),
             )
             for flow in trace.residual_norms
         ],
@@ -128,7 +127,7 @@ def _kinds(trace: Trace) -> list[view.Kind]:
 def make_head(trace: Trace, kind: str, layer: int, head: int) -> HeadJson:
     """Return the exact weights, scores and terms of one head."""
     attention_map = trace.attention_map(kind, layer)
-    weights = attention_map.weights(head)
+    weights = as_array(attention_map.weights(head))
     rows, columns = sides(trace, kind)
     try:
         split, scores = attention_map.terms(head), attention_map.scores(head)
@@ -140,13 +139,13 @@ def make_head(trace: Trace, kind: str, layer: int, head: int) -> HeadJson:
         head=head,
         queries=list(rows),
         keys=list(columns),
-        weights=round_tensor(weights),
-        entropy=round_tensor(torch.special.entr(weights).sum(-1)),
+        weights=round_numbers(weights),
+        entropy=round_numbers(entropies(weights)),
         allowed=attention_map.allowed(head).tolist(),
-        scores=None if scores is None else round_tensor(scores),
+        scores=None if scores is None else round_numbers(scores),
         terms=[]
         if split is None
-        else [view.Term(name, round_tensor(values)) for name, values in zip(split.names, split.terms, strict=True)],
+        else [view.Term(name, round_numbers(values)) for name, values in zip(split.names, split.terms, strict=True)],
         error=None if split is None else round_number(split.error),
     )
 
@@ -162,10 +161,10 @@ def _kind(kind: str, attention_maps: list[AttentionMap]) -> view.Kind:
     )
     parts, entropy = [], []
     for attention_map in attention_maps:
-        weights = attention_map.weights()
+        weights = as_array(attention_map.weights())
         missing = n_heads - attention_map.n_heads
-        entropy.append([*round_tensor(mean_relative_entropy(attention_map, weights)), *[None] * missing])
-        parts += [quantize(weights), torch.zeros(missing, queries, keys, dtype=torch.uint8)]
+        entropy.append([*round_numbers(mean_relative_entropy(attention_map, weights)), *[None] * missing])
+        parts += [quantize(weights), np.zeros((missing, queries, keys), np.uint8)]
     return view.Kind(kind, len(attention_maps), n_heads, queries, keys, pack(parts), entropy)
 
 

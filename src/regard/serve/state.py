@@ -24,11 +24,11 @@ from regard.serve.memory import MemoryTrimmer
 from regard.serve.middleware import Metrics
 from regard.serve.models import LazyModels, ModelRegistry, folder_name
 from regard.serve.requests import INTERNAL, STATUS
+from regard.trace.head_choice import HeadChoice
+from regard.trace.trace import Trace
 
 if TYPE_CHECKING:
     from regard.qa.model import QuestionReader
-    from regard.trace.summary import HeadChoice
-    from regard.trace.trace import Trace
 
 T = TypeVar("T")
 N_THREADS = 4  # so that some long streams do not block everybody else
@@ -203,13 +203,13 @@ class TraceRun:
 
     model: str
     n_parts: int
-    make: "Callable[[int], Trace]"  # the best path of a part
-    aligning: "Callable[[Trace], HeadChoice | None]" = lambda trace: None  # the heads that align words best
+    make: Callable[[int], Trace]  # the best path of a part
+    aligning: Callable[[Trace], HeadChoice | None] = lambda trace: None  # the heads that align words best
     n_bytes: int = 0  # of all its tensors, were as many traces cached as may be
-    traces: "OrderedDict[tuple[int, int | None], Trace]" = field(default_factory=OrderedDict)
+    traces: OrderedDict[tuple[int, int | None], Trace] = field(default_factory=OrderedDict)
     lock: Lock = field(default_factory=Lock)
 
-    def trace(self, part: int = 0, node: int | None = None) -> "Trace":
+    def trace(self, part: int = 0, node: int | None = None) -> Trace:
         """Return the path to a node, by default the best."""
         if not 0 <= part < self.n_parts:
             raise ValueError(f"part must be between 0 and {self.n_parts - 1}, got {part}")
@@ -219,7 +219,7 @@ class TraceRun:
                 return best
             return self._cached((part, node), partial(best.at, node))
 
-    def _cached(self, key: tuple[int, int | None], make: "Callable[[], Trace]") -> "Trace":
+    def _cached(self, key: tuple[int, int | None], make: Callable[[], Trace]) -> Trace:
         if key not in self.traces:
             trace = self.traces[key] = make()
             self.n_bytes = max(self.n_bytes, MAX_TRACES * sum(each.n_bytes for each in trace.attention))

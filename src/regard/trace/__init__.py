@@ -1,14 +1,14 @@
 """What a run did: `regard.trace(pipeline, text)` is this room's verb."""
 
 import sys
+from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from regard.trace.attention import AttentionMap
+from regard.extras import needed_by
+from regard.trace.attention_map import AttentionMap
 from regard.trace.decompose import Terms
-from regard.trace.external import watch
 from regard.trace.file import load_trace
-from regard.trace.hugging_face import report_hf_heads, trace_hf
 from regard.trace.run import TracedTranslation, trace, trace_texts
 from regard.trace.search_tree import SearchTree
 from regard.trace.trace import Trace
@@ -26,6 +26,21 @@ __all__ = [
     "trace_texts",
     "watch",
 ]
+
+
+if TYPE_CHECKING:
+    from regard.trace.external import watch
+    from regard.trace.hugging_face import report_hf_heads, trace_hf
+
+# Looks at models of other people, which are PyTorch's.
+_HOMES = {"report_hf_heads": "hugging_face", "trace_hf": "hugging_face", "watch": "external"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'regard.trace' has no attribute {name!r}")
+    with needed_by(f"regard.trace.{name}"):
+        return getattr(import_module(f"regard.trace.{_HOMES[name]}"), name)
 
 
 class _CallableTrace(ModuleType):

@@ -1,128 +1,45 @@
-"""What one attention computed: recorded, given, projected."""
+"""What PyTorch's modules attended to: recorded, given, projected."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import nan
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
-from regard.attention import Attention
+from regard.attention import ATTENTION, Attention, Bilinear, Dot, ScaledDot
+from regard.build import build_part
+from regard.config import PartSettings, choose
 from regard.mask import Mask
+from regard.shapes import Bool, Float
+from regard.trace.attention_map import (
+    AttentionMap,
+    StoredPart,
+    check_numbers,
+    check_shown,
+    drop_missing,
+    without_prefix,
+)
 from regard.trace.decompose import (
-    BILINEAR,
     Named,
     Parts,
+    Score,
     Terms,
     by_content_and_position,
     by_frequency,
-    make_terms,
     relative_error,
-    stack_terms,
-)
-from regard.trace.stored import (
-    StoredPart,
-    drop_missing,
-    restore_attention,
-    restore_mask,
-    store_attention,
-    store_mask,
-    without_prefix,
 )
 
-KINDS = ("encoder", "decoder", "cross")
+# Scores that are linear in the query and in the key, by the very class: another attention may do anything.
+BILINEAR = {Dot, ScaledDot, Bilinear}
 
 
-class AttentionMap(ABC):
-    """One layer's attention in one run, of `n_queries` tokens to `n_keys`, made when asked for, head by head.
-
-    `kind` is encoder, decoder or cross, layers and heads are counted from 0. Without a head, all come stacked.
-    """
-
-    kind: str
-    layer: int
-
-    @property
-    @abstractmethod
-    def sizes(self) -> tuple[int, int, int]:
-        """The number of heads, of queries and of keys."""
-
-    @property
-    def n_heads(self) -> int:
-        return self.sizes[0]
-
-    @property
-    def n_bytes(self) -> int:
-        """The size of the tensors that were kept for it."""
-        return 0
-
-    @abstractmethod
-    def weights(self, head: int | None = None) -> Float[Tensor, "*H Q K"]:
-        """Return the weight of each key for each query; a query without allowed keys has zeros."""
-
-    @abstractmethod
-    def scores(self, head: int | None = None, bias: bool = True) -> Float[Tensor, "*H Q K"]:
-        """Return the scores before the softmax, of forbidden pairs too; the position scheme's bias may be left out."""
-
-    @abstractmethod
-    def allowed(self, head: int) -> Bool[Tensor, "Q K"]:
-        """Return true where a query may attend to a key."""
-
-    @abstractmethod
-    def output(self, head: int | None = None) -> Float[Tensor, "*H Q E"]:
-        """Return what each query took from the values it saw."""
-
-    @abstractmethod
-    def terms(self, head: int | None = None) -> Terms:
-        """Split the scores into the terms that add up to them."""
-
-    @abstractmethod
-    def error(self) -> float:
-        """Return the largest difference of `weights @ v` from what the layer put out, as a share of the largest number.
-
-        Not a number where the layer's output is not known.
-        """
-
-    @abstractmethod
-    def store(self) -> StoredPart:
-        """Return notes and tensors for a file."""
+class TensorMap(AttentionMap):
+    """A look whose numbers are tensors."""
 
     def entropy(self, head: int | None = None) -> Float[Tensor, "*H Q"]:
-        """Return the entropy of each query's weights in nats: 0 where all weight is on one key."""
         return torch.special.entr(self.weights(head)).sum(-1)
-
-    def __repr__(self) -> str:
-        heads, queries, keys = self.sizes
-        return f"AttentionMap({self.kind} layer {self.layer}: {heads} heads, {queries} queries, {keys} keys)"
-
-    def _heads(self, head: int | None) -> range:
-        """Return the heads that are asked for, or say which there are."""
-        if head is None:
-            return range(self.n_heads)
-        if not 0 <= head < self.n_heads:
-            raise ValueError(f"head must lie in 0 … {self.n_heads - 1} of {self.kind} layer {self.layer}, got {head}")
-        return range(head, head + 1)
-
-
-def relative_entropy(entropy: Float[Tensor, "*B Q"], n_keys: Int[Tensor, "*B Q"]) -> Float[Tensor, "*B Q"]:
-    """Return entropies as a share of log `n_keys`, the largest there can be; 0 where a query has one key or none."""
-    return entropy / n_keys.clamp(min=2).to(entropy.dtype).log() * (n_keys > 1)
-
-
-def mean_relative_entropy(
-    attention: AttentionMap, weights: Float[Tensor, "H Q K"] | None = None
-) -> Float[Tensor, " H"]:
-    """Return each head's mean relative entropy over queries with a choice of keys; weights are made if not given."""
-    means = []
-    for head in range(attention.n_heads):
-        rows = attention.weights(head) if weights is None else weights[head]
-        n_keys = attention.allowed(head).sum(-1)
-        shares = relative_entropy(torch.special.entr(rows.double()).sum(-1), n_keys)
-        means.append(shares.sum() / (n_keys > 1).sum().clamp(min=1))
-    return torch.stack(means)
 
 
 # Numbers of one block of rows: some attentions need a feature vector for each pair while they score it.
@@ -130,7 +47,7 @@ BLOCK_ELEMENTS = 2**24
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RecordedAttention(AttentionMap):
+class RecordedAttention(TensorMap):
     """Queries, keys and values of one attention in one run, and what it put out."""
 
     kind: str
@@ -181,7 +98,10 @@ class RecordedAttention(AttentionMap):
         is one term.
         """
         made = [self._terms(h) for h in self._heads(head)]
-        return stack_terms(made) if head is None else made[0]
+        if head is not None:
+            return made[0]
+        totals, terms = torch.stack([one.total for one in made]), torch.stack([one.terms for one in made], dim=1)
+        return Terms(made[0].names, terms, totals, max(one.error for one in made))
 
     def error(self) -> float:
         if self.out is None:
@@ -197,6 +117,27 @@ class RecordedAttention(AttentionMap):
         inside = mask.prefixed("mask") | attention.prefixed("attention")
         return StoredPart({**notes, "mask": mask.notes, "attention": attention.notes}, {**tensors, **inside})
 
+    def check(self) -> None:
+        (H, Q, K), E, dtype = self.sizes, self.v.shape[-1], self.q.dtype
+        check_numbers("q", self.q, (None, None, None))
+        check_numbers("k", self.k, (H, None, None), dtype)
+        check_numbers("v", self.v, (H, K, None), dtype)
+        for name, numbers in drop_missing(out=self.out, extra=self.extra).items():
+            check_numbers(name, numbers, (H, Q, E), dtype)
+        if self.bias is not None:
+            check_numbers("bias", self.bias, _broadcast(self.bias, (H, Q, K)), dtype)
+        if self.parts is not None:
+            check_numbers("parts.q", self.parts.q, (3, *self.q.shape), dtype)
+            check_numbers("parts.k", self.parts.k, (3, *self.k.shape), dtype)
+        if self.frequencies is not None:
+            check_numbers("frequencies", self.frequencies, (self.q.shape[-1] // 2,))
+        for name, parameter in self.attention.named_parameters():
+            check_numbers(name, parameter, (None,) * parameter.dim(), dtype)
+            if len(parameter) != H:
+                raise ValueError(f"{name} must have {H} heads, got the shape {tuple(parameter.shape)}")
+        _check_mask(self.mask, (1, H, Q, K))
+        check_shown(self)
+
     @classmethod
     def restore(cls, notes: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> "RecordedAttention":
         """Restore what `store` returned."""
@@ -211,16 +152,18 @@ class RecordedAttention(AttentionMap):
     def _terms(self, head: int) -> Terms:
         scores, total = self.scores(head, bias=False), self.scores(head)
         named = self._split(head) or {"score" if self.bias is None else "content": scores}
-        return make_terms(named if self.bias is None else {**named, "bias": total - scores}, total)
+        named = named if self.bias is None else {**named, "bias": total - scores}
+        terms = torch.stack(list(named.values()))
+        return Terms(tuple(named), terms, total, relative_error(terms.double().sum(0) - total.double(), total))
 
     def _split(self, head: int) -> Named:
         if type(self.attention) not in BILINEAR:
             return {}
-        alone = self.attention.head(head)
+        score = _score_of(self.attention.head(head))
         if self.parts is not None:
-            return by_content_and_position(alone, self.parts.head(head))
+            return by_content_and_position(score, self.parts.head(head))
         if self.frequencies is not None:
-            return by_frequency(alone, self.q[head], self.k[head], self.frequencies)
+            return by_frequency(score, self.q[head], self.k[head], self.frequencies)
         return {}
 
     def _mixed(self, head: int) -> Tensor:
@@ -258,8 +201,72 @@ class RecordedAttention(AttentionMap):
         return (bias if bias.shape[1] == 1 else bias[:, rows.start : rows.stop])[None]
 
 
+def _score_of(attention: Attention) -> Score:
+    @torch.no_grad()
+    def score(q: Float[Tensor, "Q E"], k: Float[Tensor, "K E2"]) -> Float[Tensor, "Q K"]:
+        return attention.scores(q[None, None], k[None, None])[0, 0]
+
+    return score
+
+
+def store_mask(mask: Mask) -> StoredPart:
+    """Take a mask apart."""
+    notes = {"n_keys": mask.n_keys, "causal": mask.causal, "window": mask.window, "offset": mask.offset}
+    lengths = {"key_lengths": mask.key_lengths, "query_lengths": mask.query_lengths}
+    return StoredPart({**notes, "sighted": mask.no_empty_rows}, drop_missing(**lengths, allowed=mask.allowed))
+
+
+def restore_mask(notes: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Mask:
+    """Put a mask together again."""
+    parts: dict[str, Any] = {**notes, **tensors}
+    return Mask(no_empty_rows=parts.pop("sighted"), **parts)  # the file's own word for it
+
+
+def store_attention(attention: Attention) -> StoredPart:
+    """Name an attention by its place in the table, and keep its parameters."""
+    names = [name for name, each in ATTENTION.items() if each is type(attention)]
+    if not names:
+        kind = type(attention).__name__
+        raise ValueError(f"an attention must stand in the table ATTENTION to be saved in a trace, got {kind}: add it")
+    return StoredPart({"name": names[0]}, dict(attention.named_parameters()))
+
+
+def restore_attention(
+    notes: Mapping[str, Any], tensors: Mapping[str, Tensor], sizes: tuple[int, int, int]
+) -> Attention:
+    """Make an attention for so many heads, queries and keys of these widths, with its old parameters."""
+    choose(ATTENTION, notes["name"], "attention")
+    n_heads, d_query, d_key = sizes
+    named = {"n_heads": n_heads, "d_query": d_query, "d_key": d_key}
+    attention = build_part(ATTENTION, PartSettings(notes["name"]), "attention", named).eval()
+    for name, tensor in tensors.items():
+        setattr(attention, name, nn.Parameter(tensor, requires_grad=False))  # of whatever size it was built with
+    return attention
+
+
+def _check_mask(mask: Mask, sizes: tuple[int, int, int, int]) -> None:
+    numbers = {"n_keys": mask.n_keys, "window": mask.window, "offset": mask.offset}
+    if wrong := [x for x in numbers.values() if x is not None and (type(x) is not int or not 0 <= x < 2**31)]:
+        raise ValueError(f"n_keys, window and offset of a mask must be numbers of places, got {wrong[0]!r}")
+    if type(mask.causal) is not bool or type(mask.no_empty_rows) is not bool or mask.offset is None:
+        raise ValueError(f"causal must be true or false, got {mask.causal!r}")
+    for name, tensor in (("key_lengths", mask.key_lengths), ("query_lengths", mask.query_lengths)):
+        if tensor is not None and (tensor.shape not in {(1,), (1, sizes[2])} or tensor.dtype != torch.int64):
+            got = f"{tensor.dtype} of the shape {tuple(tensor.shape)}"
+            raise ValueError(f"{name} of a mask must be whole numbers, one or {sizes[2]} of them, got {got}")
+    if mask.allowed is not None:
+        check_numbers("allowed", mask.allowed, _broadcast(mask.allowed, sizes), torch.bool)
+
+
+def _broadcast(tensor: Tensor, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape that a tensor must have: its own where it has one number for all of an axis."""
+    if tensor.dim() != len(sizes):
+        return sizes
+    return tuple(1 if own == 1 else size for own, size in zip(tensor.shape, sizes, strict=True))
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class GivenAttention(AttentionMap):
+class GivenAttention(TensorMap):
     """Weights as they were handed over; what they were made of is not known."""
 
     kind: str
@@ -290,6 +297,9 @@ class GivenAttention(AttentionMap):
     def error(self) -> float:
         return torch.nan
 
+    def check(self) -> None:
+        check_numbers("weights", self.given, (None, None, None))
+
     def store(self) -> StoredPart:
         return StoredPart({"form": "given", "kind": self.kind, "layer": self.layer}, {"given": self.given})
 
@@ -303,7 +313,7 @@ class GivenAttention(AttentionMap):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ProjectedAttention(AttentionMap):
+class ProjectedAttention(TensorMap):
     """A recorded attention, checked against `concat(heads) Wᵀ + b`, which is all that the layer put out."""
 
     recorded: RecordedAttention
@@ -348,8 +358,24 @@ class ProjectedAttention(AttentionMap):
         tensors = {"weight": self.weight, "whole": self.whole, **drop_missing(offset=self.offset)}
         return StoredPart({**inside.notes, "form": "projected"}, {**tensors, **inside.prefixed("look")})
 
+    def check(self) -> None:
+        self.recorded.check()
+        (H, Q, _), E = self.sizes, self.recorded.v.shape[-1]
+        check_numbers("weight", self.weight, (None, H * E))
+        check_numbers("whole", self.whole, (Q, len(self.weight)))
+        if self.offset is not None:
+            check_numbers("offset", self.offset, self.weight.shape[:1])
+        self.error()
+
     @classmethod
     def restore(cls, notes: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> "ProjectedAttention":
         """Restore what `store` returned."""
         look = RecordedAttention.restore(notes, without_prefix(tensors, "look"))
         return cls(look, tensors["weight"], tensors.get("offset"), tensors["whole"])
+
+
+FORMS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Tensor]], AttentionMap]] = {
+    "recorded": RecordedAttention.restore,
+    "given": GivenAttention.restore,
+    "projected": ProjectedAttention.restore,
+}

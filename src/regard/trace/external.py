@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from regard.attention import ScaledDot
 from regard.config import DecodeSettings
 from regard.mask import Mask
-from regard.trace.attention import KINDS, AttentionMap, ProjectedAttention, RecordedAttention
+from regard.trace.attention import ProjectedAttention, RecordedAttention
+from regard.trace.attention_map import KINDS, AttentionMap
 from regard.trace.replay import to_cpu
 from regard.trace.search_tree import KEPT, OPEN, ROOT, SearchTree
 from regard.trace.trace import OutputToken, Trace, check_sides

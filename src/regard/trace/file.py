@@ -1,7 +1,7 @@
 """Trace <-> safetensors."""
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from math import inf
 from os import PathLike
@@ -9,19 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from safetensors import SafetensorError, safe_open
-from torch import Tensor
+from safetensors.numpy import save_file
 
 from regard import __version__
 from regard.atomic import atomic_file
-from regard.checkpoint.weights import write_tensors
+from regard.checkpoint.arrays import write_arrays
 from regard.config import LARGEST_DECODE, DecodeSettings, choose, parse_settings
 from regard.data.files import check_regular
-from regard.mask import Mask
-from regard.trace.attention import KINDS, AttentionMap, GivenAttention, ProjectedAttention, RecordedAttention
+from regard.extras import MissingExtraError, is_installed
+from regard.trace.attention_map import KINDS, AttentionMap, StoredPart, as_array, check_numbers, without_prefix
+from regard.trace.native_replay import NativeAttention
 from regard.trace.search_tree import FATES, ROOT, SearchTree
-from regard.trace.stored import StoredPart, without_prefix
 from regard.trace.trace import OutputToken, ResidualNorms, TokenAlternative, Trace, check_sides
 
 
@@ -30,12 +29,12 @@ def store_tree(tree: SearchTree) -> StoredPart:
     arrays = {"parents": tree.parents, "tokens": tree.tokens, "gains": tree.log_probs, "fates": tree.fates}
     notes = {"best": tree.best, "length_penalty": tree.length_penalty}
     texts = {str(token): text for token, text in tree.token_texts.items()}
-    return StoredPart({**notes, "pieces": texts}, {name: torch.from_numpy(x) for name, x in arrays.items()})
+    return StoredPart({**notes, "pieces": texts}, arrays)
 
 
-def restore_tree(notes: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> SearchTree:
+def restore_tree(notes: Mapping[str, Any], tensors: Mapping[str, Any]) -> SearchTree:
     """Put a tree together again."""
-    parents, tokens, log_probs, fates = (tensors[name].numpy() for name in ("parents", "tokens", "gains", "fates"))
+    parents, tokens, log_probs, fates = (as_array(tensors[name]) for name in ("parents", "tokens", "gains", "fates"))
     texts = {int(token): text for token, text in notes["pieces"].items()}
     return SearchTree(parents, tokens, log_probs, fates, texts, notes["best"], notes["length_penalty"])
 
@@ -45,24 +44,27 @@ def store_norms(norms: Iterable[ResidualNorms]) -> StoredPart:
     stored = StoredPart({"flows": []})
     for number, each in enumerate(norms):
         stored.notes["flows"].append([each.stack, each.layer, each.sublayer])
-        stored.tensors[str(number)] = torch.stack([each.before, each.update, each.after])
+        stored.tensors[str(number)] = np.stack([as_array(x) for x in (each.before, each.update, each.after)])
     return stored
 
 
-def restore_norms(notes: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> tuple[ResidualNorms, ...]:
+def restore_norms(notes: Mapping[str, Any], tensors: Mapping[str, Any]) -> tuple[ResidualNorms, ...]:
     """Put the norms of the stream together again."""
-    return tuple(ResidualNorms(*where, *tensors[str(number)].unbind(0)) for number, where in enumerate(notes["flows"]))
+    return tuple(ResidualNorms(*where, *tensors[str(number)]) for number, where in enumerate(notes["flows"]))
 
 
 FORMAT = 1
 NOTES = "trace"  # the name of our notes in the file's own
 WORDS = ("text", "output", "src_lang", "tgt_lang")
 
-FORMS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Tensor]], AttentionMap]] = {
-    "recorded": RecordedAttention.restore,
-    "given": GivenAttention.restore,
-    "projected": ProjectedAttention.restore,
-}
+
+def restore_map(notes: Mapping[str, Any], tensors: Mapping[str, Any]) -> AttentionMap:
+    """Restore a look: as tensors where PyTorch is installed, or as arrays."""
+    if is_installed("torch"):
+        from regard.trace.attention import FORMS  # PyTorch
+
+        return choose(FORMS, notes["form"], "form of a look")(notes, tensors)
+    return NativeAttention.restore(notes, tensors)
 
 
 def save_trace(trace: Trace, path: str | PathLike[str]) -> None:
@@ -93,7 +95,12 @@ def save_trace(trace: Trace, path: str | PathLike[str]) -> None:
     for number, attention_map in enumerate(attention_maps):
         tensors |= attention_map.prefixed(f"look.{number}")
     with atomic_file(Path(path)) as draft:
-        write_tensors(draft, tensors, {NOTES: json.dumps(notes, ensure_ascii=False)})
+        write_arrays(
+            draft,
+            {name: np.ascontiguousarray(as_array(x)) for name, x in tensors.items()},
+            {NOTES: json.dumps(notes, ensure_ascii=False)},
+            save_file,
+        )
 
 
 def load_trace(path: str | PathLike[str]) -> Trace:
@@ -101,14 +108,16 @@ def load_trace(path: str | PathLike[str]) -> Trace:
     tensors, notes = _open(Path(path))
     try:
         return _restore(notes, tensors)
+    except MissingExtraError:
+        raise
     except (KeyError, TypeError, IndexError, AttributeError, ValueError, RuntimeError, OverflowError) as error:
         raise ValueError(f"{path}: this trace is not whole ({error!r}): save it again") from error
 
 
-def _open(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def _open(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     try:
         check_regular(path)
-        with safe_open(path, framework="pt") as file:
+        with safe_open(path, framework="pt" if is_installed("torch") else "np") as file:
             tensors, found = {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
     except FileNotFoundError as error:
         raise ValueError(f"{path}: there is no such trace") from error
@@ -131,9 +140,9 @@ def _open(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, notes
 
 
-def _restore(notes: dict[str, Any], tensors: dict[str, Tensor]) -> Trace:
+def _restore(notes: dict[str, Any], tensors: dict[str, Any]) -> Trace:
     attention_maps = [
-        choose(FORMS, attention_map["form"], "form of a look")(attention_map, without_prefix(tensors, f"look.{number}"))
+        restore_map(attention_map, without_prefix(tensors, f"look.{number}"))
         for number, attention_map in enumerate(notes["looks"])
     ]
     trace = Trace(
@@ -202,84 +211,11 @@ def check_tree(trace: Trace) -> None:
 
 
 def check_map(attention_map: AttentionMap) -> None:
-    """Raise unless the tensors of one attention fit each other, and weights can be made of them."""
+    """Raise unless the numbers of one attention fit each other, and weights can be made of them."""
     if attention_map.kind not in KINDS or type(attention_map.layer) is not int:
         where = f"{attention_map.kind!r} and {attention_map.layer!r}"
         raise ValueError(f"an attention must be of {', '.join(KINDS)} and of a layer, got {where}")
-    if isinstance(attention_map, GivenAttention):
-        check_tensor("weights", attention_map.given, (None, None, None))
-        return
-    if isinstance(attention_map, ProjectedAttention):
-        _check_recorded(attention_map.recorded)
-        (H, Q, _), E = attention_map.sizes, attention_map.recorded.v.shape[-1]
-        check_tensor("weight", attention_map.weight, (None, H * E))
-        check_tensor("whole", attention_map.whole, (Q, len(attention_map.weight)))
-        if attention_map.offset is not None:
-            check_tensor("offset", attention_map.offset, attention_map.weight.shape[:1])
-    else:
-        assert isinstance(attention_map, RecordedAttention), f"there is no check of {type(attention_map)}"
-        _check_recorded(attention_map)
-    for head in {0, attention_map.n_heads - 1}:
-        if not attention_map.weights(head).isfinite().all() or not attention_map.terms(head).terms.isfinite().all():
-            raise ValueError(f"weights and scores of {attention_map} must be finite numbers, got others in head {head}")
-    attention_map.error()
-
-
-def _check_recorded(recorded: RecordedAttention) -> None:
-    q, k, v = recorded.q, recorded.k, recorded.v
-    check_tensor("q", q, (None, None, None))
-    check_tensor("k", k, (len(q), None, None), q.dtype)
-    check_tensor("v", v, (len(q), k.shape[1], None), q.dtype)
-    H, Q, K = recorded.sizes
-    for name in ("out", "extra"):
-        if getattr(recorded, name) is not None:
-            check_tensor(name, getattr(recorded, name), (H, Q, v.shape[-1]), q.dtype)
-    if recorded.bias is not None:
-        check_tensor("bias", recorded.bias, _broadcast(recorded.bias, (H, Q, K)), q.dtype)
-    if recorded.parts is not None:
-        check_tensor("parts.q", recorded.parts.q, (3, *q.shape), q.dtype)
-        check_tensor("parts.k", recorded.parts.k, (3, *k.shape), q.dtype)
-    if recorded.frequencies is not None:
-        check_tensor("frequencies", recorded.frequencies, (q.shape[-1] // 2,))
-    for name, parameter in recorded.attention.named_parameters():
-        check_tensor(name, parameter, (None,) * parameter.dim(), q.dtype)
-        if len(parameter) != H:
-            raise ValueError(f"{name} must have {H} heads, got the shape {tuple(parameter.shape)}")
-    _check_mask(recorded.mask, (1, H, Q, K))
-
-
-def _check_mask(mask: Mask, sizes: tuple[int, int, int, int]) -> None:
-    numbers = {"n_keys": mask.n_keys, "window": mask.window, "offset": mask.offset}
-    if wrong := [x for x in numbers.values() if x is not None and (type(x) is not int or not 0 <= x < 2**31)]:
-        raise ValueError(f"n_keys, window and offset of a mask must be numbers of places, got {wrong[0]!r}")
-    if type(mask.causal) is not bool or type(mask.no_empty_rows) is not bool or mask.offset is None:
-        raise ValueError(f"causal must be true or false, got {mask.causal!r}")
-    for name, tensor in (("key_lengths", mask.key_lengths), ("query_lengths", mask.query_lengths)):
-        if tensor is not None and (tensor.shape not in {(1,), (1, sizes[2])} or tensor.dtype != torch.int64):
-            got = f"{tensor.dtype} of the shape {tuple(tensor.shape)}"
-            raise ValueError(f"{name} of a mask must be whole numbers, one or {sizes[2]} of them, got {got}")
-    if mask.allowed is not None:
-        check_tensor("allowed", mask.allowed, _broadcast(mask.allowed, sizes), torch.bool)
-
-
-def _broadcast(tensor: Tensor, sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape that a tensor must have: its own where it has one number for all of an axis."""
-    if tensor.dim() != len(sizes):
-        return sizes
-    return tuple(1 if own == 1 else size for own, size in zip(tensor.shape, sizes, strict=True))
-
-
-def check_tensor(name: str, tensor: Tensor, sizes: Sequence[int | None], dtype: torch.dtype | None = None) -> None:
-    """Raise unless a tensor has these sizes, None being any from 1 on, and finite numbers of a type."""
-    fits = len(tensor.shape) == len(sizes) and all(
-        own == size if size is not None else own > 0 for own, size in zip(tensor.shape, sizes, strict=True)
-    )
-    if not fits or not (tensor.is_floating_point() if dtype is None else tensor.dtype == dtype):
-        expected = ", ".join("any" if size is None else str(size) for size in sizes)
-        got = f"{tensor.dtype} of the shape {tuple(tensor.shape)}"
-        raise ValueError(f"{name} must have the shape ({expected}) of {dtype or 'floats'}, got {got}")
-    if not tensor.isfinite().all():
-        raise ValueError(f"{name} must be finite numbers, got others")
+    attention_map.check()
 
 
 def check_layers(trace: Trace) -> None:
@@ -294,7 +230,7 @@ def check_layers(trace: Trace) -> None:
             raise ValueError(f"norms must be of a stack, a layer and a sub-layer, got {where}")
         n = len(trace.source if norms.stack == "encoder" else trace.read)
         for part in (norms.before, norms.update, norms.after):
-            check_tensor("a norm", part, (n,))
+            check_numbers("a norm", part, (n,))
 
 
 def _is_text(value: Any) -> bool:

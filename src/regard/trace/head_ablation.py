@@ -9,7 +9,6 @@ from inspect import signature
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention import Attention
@@ -20,7 +19,8 @@ from regard.model.quantize import dequantize_linears
 from regard.pipeline.translator import Translator
 from regard.score import score
 from regard.search.scoring import token_costs
-from regard.trace.attention import KINDS
+from regard.shapes import Float
+from regard.trace.attention_map import KINDS
 from regard.trace.replay import private_copy
 
 

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.batch import Batch
@@ -17,7 +16,7 @@ from regard.model import Seq2Seq
 from regard.padding import EOS
 from regard.pipeline.translator import Translator
 from regard.search.scoring import pair_batches
-from regard.trace.attention import relative_entropy
+from regard.shapes import Bool, Float, Int
 from regard.trace.head_ablation import (
     ProgressBar,
     Quality,
@@ -74,6 +73,11 @@ def attention_contexts(
         "decoder": AttentionContext(said, before.expand_as(said), read == EOS, in_tgt),
         "cross": AttentionContext(said, far.expand_as(said), src.ids == EOS, in_src),
     }
+
+
+def relative_entropy(entropy: Float[Tensor, "*B Q"], n_keys: Int[Tensor, "*B Q"]) -> Float[Tensor, "*B Q"]:
+    """Return entropies as a share of log `n_keys`, the largest there can be; 0 where a query has one key or none."""
+    return entropy / n_keys.clamp(min=2).to(entropy.dtype).log() * (n_keys > 1)
 
 
 def stat_sums(weights: Float[Tensor, "B H Q K"], context: AttentionContext) -> Float[Tensor, "11 H"]:

@@ -8,12 +8,13 @@ from typing import Any
 from uuid import uuid4
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention import ScaledDot
 from regard.mask import Mask
-from regard.trace.attention import AttentionMap, GivenAttention, RecordedAttention
+from regard.shapes import Float
+from regard.trace.attention import GivenAttention, RecordedAttention
+from regard.trace.attention_map import AttentionMap
 from regard.trace.external import trace_from_attention
 from regard.trace.head_ablation import ProgressBar, Quality, no_progress
 from regard.trace.head_report import (
@@ -25,9 +26,9 @@ from regard.trace.head_report import (
     mean_stats,
     stat_sums,
 )
-from regard.trace.replay import N_ALTERNATIVES, to_cpu
+from regard.trace.replay import to_cpu
 from regard.trace.residual import Tokens
-from regard.trace.trace import OutputToken, TokenAlternative, Trace
+from regard.trace.trace import N_ALTERNATIVES, OutputToken, TokenAlternative, Trace
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,8 +112,7 @@ def _map(kind: str, layer: int, weights: Tensor, call: RecordedCall | None) -> A
 @contextmanager
 def recorded_attention(model: Any) -> Iterator[AttentionRecorder]:
     """Let a model, in evaluation mode, compute its attention through a recorder; then leave it as it was."""
-    from transformers import AttentionInterface, AttentionMaskInterface  # the user's model is one of theirs
-    from transformers.masking_utils import eager_mask
+    from transformers import AttentionInterface, AttentionMaskInterface, masking_utils  # the model is one of theirs
 
     recorder, name = AttentionRecorder(), f"regard-{uuid4().hex[:8]}"
     config, training = model.config, model.training
@@ -121,7 +121,7 @@ def recorded_attention(model: Any) -> Iterator[AttentionRecorder]:
         if getattr(config, part, None) is not None:
             before[part] = getattr(config, part)._attn_implementation
     AttentionInterface.register(name, recorder)
-    AttentionMaskInterface.register(name, eager_mask)
+    AttentionMaskInterface.register(name, masking_utils.eager_mask)
     model.set_attn_implementation(name)
     model.eval()
     try:

@@ -8,7 +8,6 @@ from inspect import signature
 from typing import Any, TypeVar
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention import Attention
@@ -19,9 +18,10 @@ from regard.model.norm import Residual
 from regard.model.quantize import dequantize_linears
 from regard.model.seq2seq import allowed_log_probs, label_log_probs, top_k
 from regard.position import OffsetBias, Position
+from regard.shapes import Float
 from regard.trace.attention import RecordedAttention
-from regard.trace.decompose import first_parts
-from regard.trace.trace import ResidualNorms
+from regard.trace.first_layer import first_parts
+from regard.trace.trace import N_ALTERNATIVES, Replay, ResidualNorms
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -117,20 +117,6 @@ def to_cpu(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
 
 def _norms(x: Tensor) -> Tensor:
     return to_cpu(x[0]).norm(dim=-1)
-
-
-N_ALTERNATIVES = 10
-
-
-@dataclass(frozen=True, eq=False)
-class Replay:
-    """What was seen of one path: each attention, the stream's norms, and what might have been said instead."""
-
-    attention: tuple[RecordedAttention, ...]
-    residual_norms: tuple[ResidualNorms, ...]
-    log_probs: Float[Tensor, " T"]  # of what was said, by this reading
-    top_log_probs: Float[Tensor, "T A"]  # of the likeliest, likeliest first
-    tokens: Int[Tensor, "T A"]
 
 
 def replay(model: Seq2Seq, source: Sequence[int], written: Sequence[int]) -> Replay:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.batch import make_source
@@ -16,9 +15,11 @@ from regard.model.quantize import dequantize_linears
 from regard.padding import Ids
 from regard.position import POSITION, Position
 from regard.search.scoring import pair_batches
+from regard.shapes import Float, Int
 from regard.trace.decompose import relative_error
 from regard.trace.head_ablation import ProgressBar, no_progress
 from regard.trace.replay import private_copy, to_cpu
+from regard.trace.trace import SUBLAYERS
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,9 +129,6 @@ def _scheme(*positions: Position) -> str:
 def _check(number: int, n: int, what: str) -> None:
     if not 0 <= number < n:
         raise ValueError(f"{what} must lie in 0 … {n - 1}, got {number}")
-
-
-SUBLAYERS = {"encoder": ("attention", "feed_forward"), "decoder": ("attention", "cross_attention", "feed_forward")}
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,26 +1,28 @@
-"""`trace()`: run a pipeline as always, and record what the run did; for translation and generation, live and after."""
+"""`trace()`: run a pipeline as always, and record what the run did; live and after."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial, singledispatch
+from functools import partial
 from itertools import islice
 from math import inf
-
-import torch
-from jaxtyping import Float
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from regard.config import DecodeSettings
 from regard.data.tokenizer import Tokenizer
+from regard.engine import Engine
+from regard.engine.native import NativeEngine
+from regard.extras import is_installed
 from regard.padding import BOS, EOS, length_sorted
-from regard.pipeline.generator import Generator, generate_tokens
 from regard.pipeline.live import LiveText, RecordingDecoder, RecordingEngine, with_engine
-from regard.pipeline.translator import UNREAD, WINDOW, Translation, Translator, make_translation
+from regard.pipeline.translator import WINDOW, Translation, Translator
 from regard.search.decoder import TopK
 from regard.search.hypothesis import Hypothesis
-from regard.trace.replay import Recorder, Recording, Replay, private_copy, replay
+from regard.trace.native_replay import native_replay
 from regard.trace.search_tree import SearchTree, build_tree, written_tokens
-from regard.trace.trace import OutputToken, TokenAlternative, Trace
+from regard.trace.trace import OutputToken, Replay, TokenAlternative, Trace
+
+if TYPE_CHECKING:
+    from regard.pipeline.generator import Generator
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,33 +54,20 @@ class TracedTranslation:
             display(trace)
 
 
-@singledispatch
 def trace(
-    pipeline: Translator | Generator, text: str, settings: DecodeSettings | None = None, prefix: str = ""
+    pipeline: "Translator | Generator", text: str = "", settings: DecodeSettings | None = None, prefix: str = ""
 ) -> Trace:
     """Translate or continue a text just as the pipeline does, and return what was seen in the run.
 
     A text of several sentences is read at once, so that there is one trace; one that is too long for that is refused,
     and `trace_texts` returns a trace of each part.
     """
-    raise TypeError(f"a trace is of a Translator or a Generator, got {type(pipeline).__name__}: see regard.load")
+    if isinstance(pipeline, Translator):
+        at_once = replace(settings or pipeline.settings, split="overlong")
+        return trace_texts(pipeline, [text], at_once, prefix)[0].trace
+    from regard.trace.generation import trace_prompt  # PyTorch, as whatever generates
 
-
-@trace.register
-def _trace_translation(
-    pipeline: Translator, text: str, settings: DecodeSettings | None = None, prefix: str = ""
-) -> Trace:
-    at_once = replace(settings or pipeline.settings, split="overlong")
-    return trace_texts(pipeline, [text], at_once, prefix)[0].trace
-
-
-@trace.register
-def _trace_generation(
-    pipeline: Generator, text: str = "", settings: DecodeSettings | None = None, prefix: str = ""
-) -> Trace:
-    if prefix:
-        raise ValueError(f"a generator begins with its prompt and takes no prefix, got {prefix!r}")
-    return trace_generation(pipeline, text, settings).trace
+    return trace_prompt(pipeline, text, settings, prefix)
 
 
 def trace_texts(
@@ -144,12 +133,12 @@ def _token_names(tokenizer: Tokenizer, tokens: Sequence[int]) -> dict[int, str]:
 
 
 def trace_path(
-    pipeline: Translator | Generator, settings: DecodeSettings, source: list[int], tree: SearchTree, end_node: int
+    pipeline: "Translator | Generator", settings: DecodeSettings, source: list[int], tree: SearchTree, end_node: int
 ) -> Trace:
     """Read the path to one node of a tree again through the plain model, and record all there is to see."""
     hypothesis, tokenizer = tree.hypothesis(end_node), pipeline.tokenizer
     written = written_tokens(hypothesis)
-    seen = replay(pipeline.model, source, written)
+    seen = _replay(pipeline.engine, source, written)
     src_lang, tgt_lang = _languages(pipeline)
     return Trace(
         text=tokenizer.decode(source, "src"),
@@ -168,10 +157,19 @@ def trace_path(
     )
 
 
-def _languages(pipeline: Translator | Generator) -> tuple[str, str]:
-    if isinstance(pipeline, Generator):
-        return pipeline.language, pipeline.language
-    return pipeline.src_lang, pipeline.tgt_lang
+def _replay(engine: Engine, source: list[int], written: list[int]) -> Replay:
+    """Read through the plain modules, whose tensors users know, or in NumPy where there is no PyTorch."""
+    if isinstance(engine, NativeEngine) and not is_installed("torch"):
+        return native_replay(engine.decoder.weights, source, written)
+    from regard.trace.replay import replay  # PyTorch
+
+    return replay(engine.model, source, written)
+
+
+def _languages(pipeline: "Translator | Generator") -> tuple[str, str]:
+    if isinstance(pipeline, Translator):
+        return pipeline.src_lang, pipeline.tgt_lang
+    return pipeline.language, pipeline.language
 
 
 def _steps(tokenizer: Tokenizer, written: list[int], hypothesis: Hypothesis, seen: Replay) -> tuple[OutputToken, ...]:
@@ -186,53 +184,3 @@ def _steps(tokenizer: Tokenizer, written: list[int], hypothesis: Hypothesis, see
 def _options(tokens: list[str], log_probs: list[float]) -> tuple[TokenAlternative, ...]:
     """List what might have followed; a small vocabulary has fewer tokens that may."""
     return tuple(TokenAlternative(piece, value) for piece, value in zip(tokens, log_probs, strict=True) if value > -inf)
-
-
-def trace_generation(generator: Generator, prompt: str, settings: DecodeSettings | None = None) -> TracedTranslation:
-    """Continue a prompt just as `generator.generate` does, and record the run of the best hypothesis."""
-    settings = settings or generator.settings
-    engine = RecordingEngine(generator.engine)
-    about = (generator.language, generator.max_len, generator.form, generator.window)
-    found = Generator(engine, generator.tokenizer, settings, *about).search(generator.encode(prompt), settings)
-    tree = make_tree(generator.tokenizer, settings, found, engine.decoder.records[0].steps[0])
-    text = make_translation(UNREAD, [found], generator.tokenizer, settings.length_penalty)
-    return TracedTranslation(text, (_trace_prompted(generator, settings, prompt, tree, tree.best),))
-
-
-def _trace_prompted(
-    generator: Generator, settings: DecodeSettings, prompt: str, tree: SearchTree, end_node: int
-) -> Trace:
-    """Trace one path; the prompt stands where a translation has its source."""
-    seen = trace_path(generator, settings, [], tree, end_node)
-    return replace(seen, text=prompt, source=(), replay=partial(_trace_prompted, generator, settings, prompt, tree))
-
-
-@dataclass(frozen=True, eq=False)
-class GeneratedToken:
-    """One token, its log-probability, and the mean over all heads of the attention weights by which it was written.
-
-    The last weight is of the token before it, and so on backwards; a model that has forgotten the beginning has fewer.
-    """
-
-    token: int
-    log_prob: float
-    weights: Float[Tensor, " T"]
-
-
-def trace_tokens(generator: Generator, prompt: list[int], settings: DecodeSettings) -> Iterator[GeneratedToken]:
-    """Write as `generator.stream` does, on a copy of its modules with recorders, and yield each token at once."""
-    model, recorder = private_copy(generator.model), Recorder()
-    for number, layer in enumerate(model.decoder.layers):
-        recorder.record_attention(layer.attention.attention, "decoder", number)  # pyright: ignore[reportArgumentType, reportAttributeAccessIssue]
-    for token, log_prob in generate_tokens(model, prompt, settings, generator.window):
-        yield GeneratedToken(
-            token, log_prob, torch.stack([_last_row(recording) for recording in recorder.recordings]).mean(0)
-        )
-
-
-def _last_row(recording: Recording) -> Float[Tensor, " T"]:
-    """Return the mean weights of the newest query over all heads, and drop the recorded call."""
-    weights = recording.attention_map().weights()[:, -1].mean(0)
-    recording.calls.clear()
-    recording.outputs.clear()
-    return weights

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float, Int
 
 from regard.config import DecodeSettings
 from regard.padding import EOS
 from regard.search.beam import advance, candidates, is_end, one_beginning
 from regard.search.decoder import TopK
 from regard.search.hypothesis import Hypothesis, begin, make_hypothesis
+from regard.shapes import Float, Int
 
 # A continuation was written on, or ended in EOS, or gave way to better ones, or was unfinished when the search ended.
 FATES = ("kept", "ended", "dropped", "open")

@@ -4,13 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import isnan, nan
 from os import PathLike
-
-import torch.nn.functional as F
-from jaxtyping import Float
-from torch import Tensor
+from typing import Any
 
 from regard.config import DecodeSettings, choose
-from regard.trace.attention import KINDS, AttentionMap
+from regard.extras import require
+from regard.shapes import Float, Int
+from regard.trace.attention_map import KINDS, AttentionMap
 from regard.trace.search_tree import SearchTree
 
 
@@ -21,9 +20,24 @@ class ResidualNorms:
     stack: str  # encoder or decoder
     layer: int
     sublayer: str  # attention, cross_attention or feed_forward
-    before: Float[Tensor, " T"]
-    update: Float[Tensor, " T"]
-    after: Float[Tensor, " T"]
+    before: Float[Any, " T"]
+    update: Float[Any, " T"]
+    after: Float[Any, " T"]
+
+
+@dataclass(frozen=True, eq=False)
+class Replay:
+    """What was seen of one path: each attention, the stream's norms, and what might have been said instead."""
+
+    attention: tuple[AttentionMap, ...]
+    residual_norms: tuple[ResidualNorms, ...]
+    log_probs: Float[Any, " T"]  # of what was said, by this reading
+    top_log_probs: Float[Any, "T A"]  # of the likeliest, likeliest first
+    tokens: Int[Any, "T A"]
+
+
+N_ALTERNATIVES = 10
+SUBLAYERS = {"encoder": ("attention", "feed_forward"), "decoder": ("attention", "cross_attention", "feed_forward")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,9 +48,9 @@ class Attentions:
     `decoder_inputs`. BertViz takes `**attentions.bertviz()`; Inspectus and CircuitsVis take one matrix and its tokens.
     """
 
-    encoder_attentions: tuple[Float[Tensor, "1 _ S S"], ...]
-    decoder_attentions: tuple[Float[Tensor, "1 _ T T"], ...]
-    cross_attentions: tuple[Float[Tensor, "1 _ T S"], ...]
+    encoder_attentions: tuple[Float[Any, "1 _ S S"], ...]
+    decoder_attentions: tuple[Float[Any, "1 _ T T"], ...]
+    cross_attentions: tuple[Float[Any, "1 _ T S"], ...]
     encoder_tokens: list[str]
     decoder_tokens: list[str]  # what the decoder wrote
     decoder_inputs: list[str]  # what it read, BOS first
@@ -50,8 +64,8 @@ class Attentions:
         """
         stacks = {
             "encoder": self.encoder_attentions,
-            "decoder": tuple(F.pad(layer, (0, 1, 1, 0)) for layer in self.decoder_attentions),
-            "cross": tuple(F.pad(layer, (0, 0, 1, 0)) for layer in self.cross_attentions),
+            "decoder": tuple(_with_first_row(layer, 1) for layer in self.decoder_attentions),
+            "cross": tuple(_with_first_row(layer, 0) for layer in self.cross_attentions),
         }
         for kind in kinds:
             choose(stacks, kind, "kind of attention")
@@ -61,6 +75,14 @@ class Attentions:
         tokens = {f"{side}_tokens": words for side, words in names.items() if side in drawn or "cross" in drawn}
         shared = list(range(min(map(len, drawn.values()), default=0)))
         return {**{f"{kind}_attention": layers for kind, layers in drawn.items()}, **tokens, "include_layers": shared}
+
+
+def _with_first_row(layer: Float[Any, "1 H Q K"], n_columns: int) -> Float[Any, "1 H _ _"]:
+    """Put a row of zeros before a tensor's rows, and so many columns of zeros behind its columns."""
+    *outer, Q, K = layer.shape
+    framed = layer.new_zeros((*outer, Q + 1, K + n_columns))
+    framed[..., 1:, :K] = layer
+    return framed
 
 
 @dataclass(frozen=True)
@@ -173,8 +195,9 @@ class Trace:
 
     def to_hf(self) -> Attentions:
         """Return all weights as Hugging Face's models do, for BertViz, Inspectus and CircuitsVis."""
+        require("torch", "to_hf()")  # whose tensors these tools take
 
-        def layers(kind: str) -> tuple[Tensor, ...]:
+        def layers(kind: str) -> tuple[Float[Any, "1 H Q K"], ...]:
             return tuple(attention_map.weights()[None].float() for attention_map in self._of_kind(kind))
 
         tokens = list(self.source), list(self.target), list(self.read)

@@ -33,6 +33,17 @@ def test_a_model_is_loaded_where_it_is_told(trained, device, precision):
     assert translator.translate("a b c")[0].text
 
 
+def test_bundled_models_run_in_8_bits_on_a_cpu_where_nobody_asks(trained, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    for name, device, expected in (("zh-en", "cpu", "int8"), ("en-zh", "auto", "int8"), (trained, "cpu", "float32")):
+        assert regard.load(name, "auto", device).engine.precision == expected
+    assert type(regard.load("zh-en-recurrent", "auto").engine) is PlainEngine
+    assert regard.load("zh-en").engine.precision == "float32", "who studies a model gets its own numbers"
+    monkeypatch.setenv("REGARD_NATIVE", "0")
+    plain = regard.load("zh-en", "auto").engine
+    assert type(plain) is PlainEngine and {p.dtype for p in plain.model.parameters()} == {torch.float32}
+
+
 def test_a_gpu_is_taken_where_there_is_one_that_can_do_it(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert choose_device("auto", "float32") == "cuda"

@@ -18,12 +18,12 @@ from regard.engine.cuda import CudaEngine
 from regard.engine.plain import PlainDecoder, PlainEngine
 from regard.native import UnavailableError, open_library
 from regard.padding import EOS
-from regard.pipeline.shortlist import (
+from regard.pipeline.shortlist import Shortlist, load_shortlist
+from regard.pipeline.shortlist_learning import (
     Links,
-    Shortlist,
     best_targets,
     learn_shortlist,
-    load_shortlist,
+    save_shortlist,
     translation_chances,
 )
 from regard.search import SEARCH
@@ -93,7 +93,7 @@ def translator():
 def test_a_file_brings_back_what_was_learned(translator, tmp_path):
     learned = learn_shortlist(translator.tokenizer, PAIRS, frequent=4, each=5)
     assert len(learned.always) <= 5 and EOS in learned.always
-    learned.save(tmp_path / "words")
+    save_shortlist(learned, tmp_path / "words")
     again = load_shortlist(tmp_path / "words", translator.tokenizer)
     assert np.array_equal(again.always, learned.always) and np.array_equal(again.table, learned.table)
     assert again.copies == translator.tokenizer.joint
@@ -102,7 +102,8 @@ def test_a_file_brings_back_what_was_learned(translator, tmp_path):
 
 
 def test_a_translator_says_nothing_else(translator, tmp_path):
-    learn_shortlist(translator.tokenizer, PAIRS, frequent=500, each=20).save(tmp_path / "words")
+    learned = learn_shortlist(translator.tokenizer, PAIRS, frequent=500, each=20)
+    save_shortlist(learned, tmp_path / "words")
     short = regard.load("zh-en", shortlist=tmp_path / "words")
     said = short.translate("我喜欢茶。")[0]
     allowed = short.shortlist.words([short.tokenizer.encode("我喜欢茶。", "src")])
@@ -124,7 +125,7 @@ def test_models_that_cannot_use_it_say_so(translator):
 
 def test_files_of_other_pieces_are_refused(translator, tmp_path):
     table = np.full((7, 2), -1, np.int32)
-    Shortlist(np.array([EOS], np.int32), table, copies=False).save(tmp_path / "other")
+    save_shortlist(Shortlist(np.array([EOS], np.int32), table, copies=False), tmp_path / "other")
     with pytest.raises(ValueError, match="of other pieces than the model's"):
         load_shortlist(tmp_path / "other", translator.tokenizer)
     with pytest.raises(ValueError, match="from sentence pairs, got none"):

@@ -10,7 +10,8 @@ import torch
 from regard.checkpoint.weights import Checkpoint
 from regard.config import DataSettings, DecodeSettings, Settings, TextSettings
 from regard.data.tokenizer import Tokenizer
-from regard.engine.plain import LEAST_ROWS, PlainEngine
+from regard.engine import plain
+from regard.engine.plain import PlainEngine
 from regard.padding import length_sorted
 from regard.pipeline import translator as room
 from regard.pipeline.translator import Translator
@@ -109,7 +110,8 @@ PARTS = ["abc def.", "bad, cab,", "dead, bee!", "你好。", "世界，你好，
 
 @pytest.mark.parametrize(("tgt_lang", "separator"), [("en", " "), ("zh-CN", ""), ("zho_Hans", ""), ("ja", "")])
 @pytest.mark.parametrize("split", ["sentences", "overlong"])
-def test_a_text_that_is_too_long_is_translated_in_parts(tgt_lang, separator, split):
+def test_a_text_that_is_too_long_is_translated_in_parts(tgt_lang, separator, split, monkeypatch):
+    monkeypatch.setattr(plain, "LEAST_ROWS", 1)  # no row is there but for a part
     translator = make_translator(Counting(Echo(V)), tgt_lang, max_len=10, batch_tokens=100, split=split)
     (found,) = translator.translate("abc def. bad, cab, dead, bee! 你好。世界，你好，世界，你好，世界")
     assert found.text == separator.join(PARTS)
@@ -118,14 +120,15 @@ def test_a_text_that_is_too_long_is_translated_in_parts(tgt_lang, separator, spl
     assert found.warning is None
 
 
-def test_a_text_is_translated_sentence_by_sentence_unless_it_is_told_otherwise():
+def test_a_text_is_translated_sentence_by_sentence_unless_it_is_told_otherwise(monkeypatch):
+    monkeypatch.setattr(plain, "LEAST_ROWS", 1)
     model, text = Counting(Echo(V)), "abc! de! fa! ab! ca"
     translator = make_translator(model, batch_tokens=100)
     assert translator.translate(text)[0].text == text
     assert max(model.rows) == 5
     model.rows.clear()
     assert translator.translate(text, replace(translator.settings, split="overlong"))[0].text == text
-    assert model.rows == [LEAST_ROWS] * 20, "one sentence, a step for each character and the end"
+    assert model.rows == [1] * 20, "one sentence, a step for each character and the end"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from typing import cast
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from regard.batch import make_source
@@ -22,6 +21,7 @@ from regard.pipeline.translator import UNREAD, Translation, make_translation
 from regard.search.hypothesis import Hypothesis
 from regard.search.sampling import check_sampling, draw, uniforms
 from regard.search.scoring import Likelihood, document_likelihood, text_likelihood
+from regard.shapes import Float
 
 NEAR = 8  # ids before a token that decide how it is written: with a space before it, as part of a character
 

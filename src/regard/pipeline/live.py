@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float, Int
 
 from regard.config import DecodeSettings
 from regard.engine import Engine
@@ -14,6 +13,7 @@ from regard.pipeline.translator import SegmentedText, Translation, Translator
 from regard.search.beam import advance, candidates, one_beginning
 from regard.search.decoder import DecoderState, IncrementalDecoder, TopK
 from regard.search.hypothesis import Hypothesis, begin
+from regard.shapes import Float, Int
 
 if TYPE_CHECKING:
     from regard.model import Seq2Seq

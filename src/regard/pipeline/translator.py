@@ -7,7 +7,7 @@ from math import fsum
 from typing import TYPE_CHECKING, Any
 
 from regard.config import DecodeSettings
-from regard.data.normalise import UNSPACED, language_code
+from regard.data.normalise import is_unspaced, language_code
 from regard.data.sentences import Part, split_parts
 from regard.data.tokenizer import Tokenizer
 from regard.engine import Engine
@@ -218,7 +218,7 @@ def _gap(part: Part, with_spaces: bool) -> str:
     """Return what follows the translation of a part: line breaks stay, and spaces where the language has them."""
     if "\n" in part.gap:
         return "".join(character for character in part.gap if character in "\r\n\t ")
-    if not with_spaces or (part.forced and not part.gap and not UNSPACED.match(part.text[-1:])):
+    if not with_spaces or (part.forced and not part.gap and not is_unspaced(part.text[-1:])):
         return ""
     return part.gap if part.gap.strip(" ") == "" and part.gap else " "
 

@@ -9,11 +9,10 @@ from regard.config import (
     PartSettings,
     Settings,
     choose,
-    parse_override,
     parse_settings,
-    read_toml,
     unknown,
 )
+from regard.toml import parse_override, read_toml
 
 
 @dataclass(frozen=True)

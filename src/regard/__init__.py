@@ -5,7 +5,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from regard.extras import needed_by
+from regard.extras import importing, needed_by
 
 __version__ = "0.1.0"
 
@@ -90,7 +90,7 @@ def __getattr__(name: str) -> Any:
     if name in {"Trace", "load_trace", "trace", "trace_texts"} and _in_notebook():
         with suppress(ImportError):  # what a notebook needs is optional
             import_module("regard.notebook")  # gives traces their display
-    with needed_by(f"regard.{name}"):
+    with needed_by(f"regard.{name}"), importing():
         return import_module(f"regard.{name}") if home is None else getattr(import_module(home), name)
 
 

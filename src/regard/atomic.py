@@ -9,7 +9,6 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from secrets import token_hex
 
 # Names that nobody else gives: a draft, and an old folder while a new one takes its name.
 DRAFT = re.compile(r"\.regard-[0-9a-f]{16}\.partial")
@@ -53,7 +52,7 @@ def atomic_folder(path: Path, is_ours: Callable[[str], bool] = lambda name: True
             yield draft
             sync_files(draft)
             if path.exists():
-                os.replace(path, path.with_name(f".{path.name}.regard-{token_hex(8)}.old"))
+                os.replace(path, path.with_name(f".{path.name}.regard-{os.urandom(8).hex()}.old"))
             os.replace(draft, path)
             for backup in _backups(path):
                 move_theirs(backup, path, is_ours)
@@ -175,7 +174,7 @@ def ensure_folder(folder: Path) -> Iterator[None]:
 
 
 def _draft(path: Path) -> Path:
-    return path.with_name(f".regard-{token_hex(8)}.partial")
+    return path.with_name(f".regard-{os.urandom(8).hex()}.partial")
 
 
 def _backups(path: Path) -> list[Path]:

@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
 from regard.mask import Mask, causal
 from regard.padding import BOS, EOS, Ids, pad
+from regard.shapes import Bool, Int
 
 Rows = tuple[NDArray[np.int64], NDArray[np.int64]]  # padded ids of some sentences, (B, width), and their lengths
 

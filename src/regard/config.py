@@ -1,11 +1,9 @@
 """Settings: frozen dataclasses that hold every default once, presets, TOML."""
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from difflib import get_close_matches
 from math import isfinite
-from pathlib import Path
 from types import GenericAlias
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
@@ -247,21 +245,6 @@ def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def parse_override(text: str) -> dict[str, Any]:
-    """Parse one `a.b=c` of the command line; the value is TOML, or else a plain string."""
-    path, sign, value = text.partition("=")
-    if not sign or not path.strip():
-        raise ValueError(f"a setting must look like train.lr=3e-4, got {text!r}")
-    parsed: Any
-    try:
-        parsed = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        parsed = value.strip()
-    for key in reversed(path.strip().split(".")):
-        parsed = {key: parsed}
-    return parsed
-
-
 def choose(table: Mapping[str, T], name: str, what: str) -> T:
     """Look up a name, or raise ValueError with the nearest and all valid names."""
     if name not in table:
@@ -274,14 +257,6 @@ def unknown(name: str, valid: list[str], what: str) -> str:
     near = get_close_matches(name.lower().replace("-", "_"), valid, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}? " if near else ""
     return f"unknown {what} {name!r}: {hint}valid are {', '.join(valid)}"
-
-
-def read_toml(cls: type[T], path: Path) -> T:
-    """Read settings from a TOML file that lists only what differs from the defaults."""
-    try:
-        return parse_settings(cls, tomllib.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, OSError) as error:
-        raise ValueError(f"{path}: {error}") from error
 
 
 def parse_settings(cls: type[T], table: Mapping[str, Any], where: str = "") -> T:

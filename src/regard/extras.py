@@ -1,19 +1,36 @@
 """Optional packages: the extra that installs each, and what is said where one is missing."""
 
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 
 # `pip install regard` brings what translation needs; everything else comes with an extra.
 EXTRAS = {
-    **dict.fromkeys(("torch", "sacrebleu", "filelock"), "train"),
+    **dict.fromkeys(("torch", "sacrebleu", "filelock", "zstandard"), "train"),
     **dict.fromkeys(("fastapi", "starlette", "pydantic", "uvicorn", "h11"), "serve"),
     "matplotlib": "plot",
+    "anywidget": "notebook",
+    "gensim": "vectors",
+    "sklearn": "tasks",
+    **dict.fromkeys(("ctranslate2", "onnx"), "export"),
 }
 
 
 class MissingExtraError(ImportError, ValueError):
     """A package is not installed: an ImportError for who imports a name, a mistake of the user's for a command."""
+
+
+@contextmanager
+def importing() -> Iterator[None]:
+    """Look for no garbage while modules are imported, of which none is: it would take a tenth of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 @contextmanager

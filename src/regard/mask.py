@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
+
+from regard.shapes import Bool, Int, Shaped
 
 
 @dataclass(frozen=True, eq=False)

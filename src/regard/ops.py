@@ -6,11 +6,11 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.mask import Mask
 from regard.position.contract import OffsetBias
+from regard.shapes import Float, Int
 
 LEVELS = 2**16  # of the random numbers that decide what a CPU drops
 # Limits of the kernels for dot products: queries or keys and features that fit into the registers of one program,

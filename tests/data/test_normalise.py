@@ -13,14 +13,12 @@ from hypothesis import strategies as st
 from regard.data.normalise import (
     Pair,
     dedup_key,
-    join_words,
     make_pair,
     normalise,
     simplified_sides,
     simplify,
-    split_pieces,
-    split_words,
 )
+from regard.data.words import join_words, split_pieces, split_words
 from tests.data.corpora import any_text
 
 TEXTS = any_text("aÀß_-.,!？。 \u3000介Ⅳ½①ﬁＡ\u0301\u093fनŉΐ\u200d😀")

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.normalise import join_words, normalise
+from regard.data.normalise import normalise
 from regard.data.sentences import split_parts, split_sentences
+from regard.data.words import join_words
 
 CASES = [
     "One. |Two! |Three? |Four; five",

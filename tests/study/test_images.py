@@ -101,5 +101,5 @@ def test_without_positions_shuffled_patches_are_the_same_image():
 
 def test_without_scikit_learn_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn", None)
-    with pytest.raises(ValueError, match=r"pip install 'regard\[tasks\]'"):
+    with pytest.raises(ValueError, match=r"needs sklearn, .*: pip install 'regard\[tasks\]'"):
         load_digits()

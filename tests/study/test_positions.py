@@ -4,6 +4,7 @@ The map that takes a code some steps on, by formula and by fit.
 """
 
 import math
+from functools import cache
 
 import pytest
 import torch
@@ -20,7 +21,10 @@ from regard.study.position_views import distinct_up_to, find_shift, make, model_
 from regard.study.positions import describe_waves, examine, measure, positions_table, run_positions
 from tests.pipeline.writers import TOKENIZER
 
-REPORTS = {report.name: report for report in run_positions([], length=512, width=128, far=1_000_000)}
+
+@cache
+def examined(name):
+    return examine(name, 512, 128, base=10_000.0, far=1_000_000 if name == "sinusoidal" else 1000)
 
 
 def planted(codes, places=None):
@@ -30,11 +34,11 @@ def planted(codes, places=None):
 
 
 def test_every_scheme_of_the_table_is_reported():
-    assert list(REPORTS) == list(POSITION)
+    assert [report.name for report in run_positions([], length=16, width=16, far=100)] == list(POSITION)
 
 
 def test_sinusoidal_keeps_every_law():
-    report = REPORTS["sinusoidal"]
+    report = examined("sinusoidal")
     assert report.shift.value < 1e-12
     assert report.circles.value < 1e-12
     assert report.bounded.value <= 1.0
@@ -44,12 +48,12 @@ def test_sinusoidal_keeps_every_law():
 
 def test_sinusoidal_codes_are_distinct_to_a_million():
     """Erratum: the codes do not repeat after 10000 positions."""
-    assert REPORTS["sinusoidal"].distinct_up_to == 1_000_000
+    assert examined("sinusoidal").distinct_up_to == 1_000_000
 
 
 def test_wavelengths_run_geometrically_from_two_pi_to_near_the_base():
     """Erratum: only the slowest pair has a period near 2π · 10000."""
-    waves = REPORTS["sinusoidal"].waves
+    waves = examined("sinusoidal").waves
     assert waves.shortest == pytest.approx(2 * math.pi, rel=1e-12)
     assert waves.longest == pytest.approx(2 * math.pi * 10000 ** (126 / 128), rel=1e-9)
     assert waves.geometric < 1e-12
@@ -75,17 +79,17 @@ def test_wavelengths_run_geometrically_from_two_pi_to_near_the_base():
     ],
 )
 def test_each_scheme_breaks_just_the_laws_it_should(name, broken):
-    report = REPORTS[name]
+    report = examined(name)
     measured = ("unique", "bounded", "deterministic", "even_steps", "distance_only", "symmetric", "shift")
     assert {law for law in measured if getattr(report, law).holds is False} == broken
 
 
 def test_parameters_are_counted():
-    assert REPORTS["learned"].cost.scheme == 512 * 128
-    assert REPORTS["t5"].cost.scheme == 32 * 8
-    assert REPORTS["sinusoidal"].cost.scheme == 0
-    assert REPORTS["sinusoidal"].cost.layer_concatenated == 4 * REPORTS["sinusoidal"].cost.layer_added
-    assert REPORTS["alibi"].cost.layer_concatenated is None
+    assert examined("learned").cost.scheme == 512 * 128
+    assert examined("t5").cost.scheme == 32 * 8
+    assert examined("sinusoidal").cost.scheme == 0
+    assert examined("sinusoidal").cost.layer_concatenated == 4 * examined("sinusoidal").cost.layer_added
+    assert examined("alibi").cost.layer_concatenated is None
 
 
 @pytest.mark.parametrize(("length", "width"), [(8, 3), (31, 7), (97, 64), (40, 128)])
@@ -218,9 +222,9 @@ def test_flips_count_like_a_binary_counter():
     bits = torch.stack([n >> b & 1 for b in range(6)], dim=1) * 2.0 - 1.0
     spread = torch.stack([bits, torch.zeros_like(bits)], dim=-1).flatten(1)  # bits in every second feature
     assert laws.flips(planted(spread)).tolist() == [63, 31, 15, 7, 3, 1]
-    assert REPORTS["sinusoidal"].counter.bit_flips == [511, 255, 127, 63, 31, 15, 7, 3, 1]
-    assert REPORTS["sinusoidal"].counter.flips[0] == 511 // math.pi
-    assert REPORTS["t5"].counter is None
+    assert examined("sinusoidal").counter.bit_flips == [511, 255, 127, 63, 31, 15, 7, 3, 1]
+    assert examined("sinusoidal").counter.flips[0] == 511 // math.pi
+    assert examined("t5").counter is None
 
 
 def test_waves_are_none_for_codes_that_do_not_turn():
@@ -245,7 +249,7 @@ def test_distinct_up_to_finds_the_first_repetition():
 
 
 def test_a_scheme_is_seen_through_the_door_it_opens():
-    doors = {name: report.door for name, report in REPORTS.items()}
+    doors = {name: examined(name).door for name in POSITION}
     assert doors["rotary"] == "rotate"
     assert {name for name, door in doors.items() if door == "bias"} == {"difference", "shaw", "t5", "alibi"}
     assert {name for name, door in doors.items() if door == "none"} == {"none"}

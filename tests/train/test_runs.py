@@ -25,7 +25,7 @@ from regard.train.start import DataOptions, TrainOptions, start_run
 from regard.train.state import average_run, average_states, checkpoints, read_progress
 from regard.train.trainer import read_run_settings, train
 from regard.train.validate import Validation
-from tests.train.tiny import make_settings, reversals, run_training, write_tsv
+from tests.train.tiny import make_settings, reversals, run_training, train_until_killed, write_tsv
 
 EVERYTHING = {
     "model": {"dropout": 0.2},
@@ -87,13 +87,9 @@ def test_a_second_signal_stops_at_once(text, tmp_path):
     assert checkpoints(tmp_path / "run" / "checkpoints")[-1].name == "step-00000004"
 
 
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_run_that_was_killed_goes_on_as_if_it_had_not(text, peaceful, tmp_path):
     for step in (5, 10):
-        child = os.fork()
-        if not child:
-            train(make_settings(text, EVERYTHING), tmp_path / "run", at_step(step, lambda: os.kill(os.getpid(), 9)))
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -9
+        assert train_until_killed(make_settings(text, EVERYTHING), tmp_path / "run", step) == -signal.SIGKILL
     run_training(read_run_settings(tmp_path / "run"), tmp_path / "run")
     assert_same_end(tmp_path / "run", peaceful)
     assert recorded(tmp_path / "run") == recorded(peaceful), "a step that was taken twice is recorded once"

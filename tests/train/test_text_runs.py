@@ -22,7 +22,7 @@ from regard.train.start import DataOptions, TrainOptions, start_run
 from regard.train.state import checkpoints, read_progress
 from regard.train.trainer import read_run_settings, train
 from tests.train.texts import PERIOD, text_settings, write_period
-from tests.train.tiny import run_training
+from tests.train.tiny import run_training, train_until_killed
 
 EVERYTHING = {
     "model": {"dropout": 0.2},
@@ -93,7 +93,6 @@ def assert_same_end(run, peaceful):
     assert replace(one, seconds=0.0, losses=[]) == replace(other, seconds=0.0, losses=[])
 
 
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_run_that_was_stopped_or_killed_goes_on_as_if_it_had_not(text, tmp_path):
     made = text_settings(text, EVERYTHING)
     run_training(made, tmp_path / "peaceful")
@@ -103,10 +102,7 @@ def test_a_run_that_was_stopped_or_killed_goes_on_as_if_it_had_not(text, tmp_pat
 
     with pytest.raises(RunStoppedError, match="stopped by SIGTERM"):
         train(made, tmp_path / "run", at(5, signal.SIGTERM))
-    child = os.fork()
-    if not child:
-        train(read_run_settings(tmp_path / "run"), tmp_path / "run", at(10, signal.SIGKILL))
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -9
+    assert train_until_killed(read_run_settings(tmp_path / "run"), tmp_path / "run", 10) == -signal.SIGKILL
     assert checkpoints(tmp_path / "run" / "checkpoints")[-1].name == "step-00000009"
     run_training(read_run_settings(tmp_path / "run"), tmp_path / "run")
     assert_same_end(tmp_path / "run", tmp_path / "peaceful")

@@ -1,6 +1,8 @@
 """Runs so small that they take seconds: strings to be reversed, and settings that learn it."""
 
+import os
 import random
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,6 +10,7 @@ from typing import Any
 import regard
 from regard.config import Settings, merge, parse_settings
 from regard.train.trainer import Outcome, train
+from tests.processes import start
 
 SYMBOLS = "abcdefghij"
 
@@ -53,6 +56,17 @@ def make_settings(text: Path, *changes: dict[str, Any]) -> Settings:
 def run_training(made: Settings, folder: Path) -> Outcome:
     """Train without plots."""
     return train(made, folder, lambda progress: None)
+
+
+def train_until_killed(made: Settings, folder: Path, step: int) -> int | None:
+    """Train in a process of its own, which kills itself when it validates at a step; return its exit code."""
+    process = start(_train_and_die, made, folder, step)
+    process.join()
+    return process.exitcode
+
+
+def _train_and_die(made: Settings, folder: Path, step: int) -> None:
+    train(made, folder, lambda progress: os.kill(os.getpid(), signal.SIGKILL) if progress.step == step else None)
 
 
 def exact_share(model: Path, pairs: list[tuple[str, str]]) -> float:

@@ -4,11 +4,11 @@ from abc import ABC, abstractmethod
 from copy import copy
 
 import torch
-from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.mask import Mask
 from regard.position.contract import OffsetBias, Position, dense
+from regard.shapes import Bool, Float, Int
 
 
 def masked_softmax(

@@ -4,7 +4,6 @@ from abc import abstractmethod
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard import ops
@@ -14,6 +13,7 @@ from regard.attention.sdpa import fused_attention, kernel_name
 from regard.config import choose
 from regard.mask import Mask
 from regard.position.contract import OffsetBias, Position
+from regard.shapes import Float, Int
 
 
 class FusedAttention(Attention):

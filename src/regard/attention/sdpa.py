@@ -4,13 +4,13 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.attention import SDPBackend
 
 from regard import ops
 from regard.mask import Mask
 from regard.position.contract import OffsetBias, dense
+from regard.shapes import Bool, Float
 
 
 @dataclass(frozen=True, eq=False)

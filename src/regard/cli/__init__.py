@@ -16,13 +16,14 @@ from typer.core import TyperCommand, TyperGroup
 
 from regard import __version__
 from regard.atomic import FULL
-from regard.extras import needed_by
+from regard.extras import importing, needed_by
 from regard.terminal import escape, message
 
 HELP = "Train sequence models with attention, run them fast, and look inside. Most commands print a table, or --json."
 # The module below regard.cli, and what the help says; the command's function has the command's name.
 COMMANDS = {
     "train": ("train", "Train a translation model on parallel text, or a language model on plain text."),
+    "distill": ("distill", "Train a small model on a large one's translations of your text."),
     "average": ("train", "Average the weights of a run's last checkpoints, or of several models of one shape."),
     "translate": ("translate", "Translate sentences, files or stdin, line by line."),
     "evaluate": ("evaluate", "Translate a test set and score it: BLEU and chrF by sacreBLEU, with signatures."),
@@ -37,8 +38,9 @@ COMMANDS = {
     "align": ("align", "Align the words of sentence pairs by attention, in Pharaoh format (i-j)."),
     "serve": ("serve", "Serve the web page and the HTTP API with all bundled models and your own."),
     "models": ("models", "List the bundled models, or show the card of one."),
-    "info": ("models", "Show a model's size, settings, vocabulary and scores."),
-    "export": ("train", "Write a model with smaller weights, or in files of limited size."),
+    "info": ("models", "Show a model's size, settings, vocabulary and scores; or what this machine runs models with."),
+    "native": ("native", "Show which compiled library runs models here, or compile one for just this machine."),
+    "export": ("export", "Write a model with smaller weights, or for Transformers, CTranslate2 or ONNX."),
 }
 STUDIES = {
     "images": "Small images as patches: must a classifier know where each patch lies?",
@@ -104,7 +106,7 @@ class LazyCommand(TyperCommand):
         """Return the command itself; its help begins with the line of the list."""
         assert self.name is not None and self.short_help is not None, "a command is made with a name and a line"
         words = f"{self.module} {self.name}" if self.module in GROUPS else self.name
-        with needed_by(f"regard {words}"):
+        with needed_by(f"regard {words}"), importing():
             module = import_module(f"regard.cli.{self.module}")
         function = getattr(module, self.name.replace("-", "_"))
         single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

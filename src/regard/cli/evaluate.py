@@ -11,7 +11,7 @@ from rich.table import Table
 from typer import Option
 
 from regard.checkpoint import CONFIG, load_tokenizer, model_folder, read_settings
-from regard.cli.options import Beam, Device, Json, Model, Precision, Reverse, SetDecode
+from regard.cli.options import AutoPrecision, Beam, Device, Json, Model, Reverse, SetDecode
 from regard.cli.translate import Shortlist, decode_settings, device_for
 from regard.config import DecodeSettings
 from regard.data.files import MAX_LINE_BYTES, read_lines
@@ -19,7 +19,7 @@ from regard.data.formats import read_pairs
 from regard.data.normalise import Pair
 from regard.extras import is_installed, missing, require
 from regard.pipeline import load_translator
-from regard.pipeline.shortlist import learn_shortlist
+from regard.pipeline.shortlist_learning import learn_shortlist, save_shortlist
 from regard.pipeline.translator import Translator
 from regard.terminal import (
     QUIET,
@@ -56,7 +56,7 @@ def evaluate(
     out: Annotated[Path | None, Option("--out", "-o", help=OUTPUTS)] = None,
     set_: SetDecode = None,
     beam: Beam = None,
-    precision: Precision = "float32",
+    precision: AutoPrecision = "auto",
     device: Device = "auto",
     shortlist: Shortlist = None,
     reverse: Reverse = False,
@@ -102,7 +102,7 @@ def shortlist(
     made = read_settings(folder / CONFIG)
     pairs = read_sides(data, (made.data.src_lang, made.data.tgt_lang), reverse, limit)
     learned = learn_shortlist(load_tokenizer(folder, made), pairs, frequent, each)
-    learned.save(out)
+    save_shortlist(learned, out)
     known = f"{int((learned.table[:, 0] >= 0).sum()):,} source tokens, learned from {len(pairs):,} pairs"
     message(f"[dim]shortlist of {known}, saved as[/] {escape(str(out))}")
 
@@ -134,7 +134,7 @@ def read_with_model(
     pairs = read_sides(data, DEFAULT_LANGUAGES, reverse, limit)
     name = pick(None, None, [src for src, _ in pairs[:100]])
     message(f"[dim]reading with the bundled model {name}[/]")
-    return name, load_translator(name, device=device), pairs
+    return name, load_translator(name, "auto", device), pairs
 
 
 def translate_all(translator: Translator, sources: list[str], decode: DecodeSettings) -> list[str]:
@@ -145,7 +145,7 @@ def translate_all(translator: Translator, sources: list[str], decode: DecodeSett
 
 def other_system(name: str, n: int, device: str) -> list[str] | Translator:
     """Return what a system is compared by: the outputs in a file, or a model."""
-    return read_outputs(name, n) if Path(name).is_file() else load_translator(name, device=device)
+    return read_outputs(name, n) if Path(name).is_file() else load_translator(name, "auto", device)
 
 
 def translated_by(system: list[str] | Translator, sources: list[str]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from regard.cli.options import Device, Json, Precision
+from regard.cli.options import TRACE_FILE, TRACE_PAGE, Device, Json, Precision
 from regard.config import DecodeSettings
 from regard.data.formats import read_blocks, read_documents
 from regard.pipeline import load_generator
@@ -22,7 +22,6 @@ PROMPT = "Text to continue; \\n in it is a line break."
 TEMPERATURE = "Divide the logits by this before sampling; below 1 the distribution is sharper."
 TOP_P = "Sample from the smallest set of most likely tokens with at least this total probability (nucleus sampling)."
 OUT = "Save a trace of the generated text (.safetensors), or a web page that shows it (.html)."
-TRACE_FILE, TRACE_PAGE = ".safetensors", ".html"
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,13 @@ from typing import Annotated, Any
 from rich.console import Console
 from rich.markdown import Markdown
 from rich.table import Table
-from typer import Argument
+from typer import Argument, Option
 
 from regard.checkpoint import describe
-from regard.cli.options import Json, ModelArgument
+from regard.cli.native import show_system
+from regard.cli.options import MODEL, Json
 from regard.terminal import QUIET, message, print_json, print_tables
-from regard.zoo import Entry, catalogue, entry, find_model, named, read_card
+from regard.zoo import ZOO, Entry, catalogue, entry, find_model, named, read_card
 
 
 def models(
@@ -27,7 +28,16 @@ def models(
     print_tables(models_table(entries))
 
 
-def info(model: ModelArgument, json_: Json = False) -> None:
+def info(
+    model: Annotated[str | None, Argument(help=MODEL)] = None,
+    system: Annotated[bool, Option("--system", help="Engine, instructions and threads of this machine.")] = False,
+    json_: Json = False,
+) -> None:
+    if system == (model is not None):
+        given = f"got {model} with --system" if model is not None else "got neither"
+        raise ValueError(f"info is of one model or of the --system, {given}: name a model, such as {next(iter(ZOO))}")
+    if model is None:
+        return show_system(json_)
     description = describe(find_model(model))
     print_json(description) if json_ else print_tables(info_table(description))
 

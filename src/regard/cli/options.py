@@ -6,6 +6,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 MODEL = "A bundled model (see regard models), the folder of a run, or a model folder."
+TRACE_FILE, TRACE_PAGE = ".safetensors", ".html"  # what a trace is saved as
 OUT = "Save the figure here: .png, .svg or .pdf."
 
 Model = Annotated[str, Option("--model", "-m", help=MODEL)]
@@ -19,6 +20,8 @@ SetDecode = Annotated[list[str] | None, Option("--set", help="One decoding setti
 Set = Annotated[list[str] | None, Option("--set", help="One setting, such as train.lr=3e-4. May be repeated.")]
 Limit = Annotated[int, Option(min=1, help="Read at most this many sentence pairs.")]
 Precision = Annotated[str, Option(help="float32, int8 (CPU only, faster) or bfloat16 (GPU only, faster).")]
+AUTO = "float32, int8 (CPU only, faster), bfloat16 (GPU only, faster), or auto: int8 for bundled models on a CPU."
+AutoPrecision = Annotated[str, Option("--precision", help=AUTO)]
 Device = Annotated[str, Option(help="cpu, cuda, or auto: a GPU if there is one.")]
 Seed = Annotated[int, Option(help="Random seed; the same seed gives the same result.")]
 Quick = Annotated[bool, Option("--quick", help="Smaller sizes and fewer repeats: a check that it works.")]

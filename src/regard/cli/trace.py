@@ -7,13 +7,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from regard.align.heads import load_shown_heads
-from regard.cli.generate import TRACE_FILE, TRACE_PAGE
-from regard.cli.options import AnyModel, Beam, Device, Json, Precision, SetDecode, Source, Target
+from regard.cli.options import (
+    TRACE_FILE,
+    TRACE_PAGE,
+    AnyModel,
+    Beam,
+    Device,
+    Json,
+    Precision,
+    SetDecode,
+    Source,
+    Target,
+)
 from regard.cli.translate import check_languages, decode_settings, pick_model
 from regard.config import DecodeSettings, choose
 from regard.pipeline import load
-from regard.pipeline.generator import Generator
 from regard.pipeline.translator import Translator
 from regard.plot.style import check_figure, save_and_report
 from regard.plot.tables import numbers_table, spread_table, steps_table, terms_tables, word_attention_table
@@ -21,7 +29,8 @@ from regard.serve.serialize import save_html
 from regard.terminal import escape, message, print_json, print_tables
 from regard.trace import Trace
 from regard.trace import trace as record
-from regard.trace.summary import ALL_HEADS, HeadChoice, summarise, word_attention
+from regard.trace.head_choice import ALL_HEADS, HeadChoice, load_shown_heads
+from regard.trace.summary import summarise, word_attention
 from regard.trace.trace import sides
 from regard.zoo import find_model
 
@@ -56,12 +65,12 @@ def trace(
     name = None if head is None else parse_head(head)
     folder, _ = (model, []) if model is not None else pick_model(src, tgt, iter([text]))
     pipeline = load(folder, precision, device)
-    if isinstance(pipeline, Generator):
-        decode = generation_settings(pipeline.settings, beam, set_)
-        run = record(pipeline, text.replace("\\n", "\n"), decode)
-    else:
+    if isinstance(pipeline, Translator):
         check_languages(pipeline, src, tgt)
         run = trace_translation(pipeline, text, decode_settings(pipeline.settings, beam, None, set_))
+    else:
+        decode = generation_settings(pipeline.settings, beam, set_)
+        run = record(pipeline, text.replace("\\n", "\n"), decode)
     choice = aligning_heads(run, folder)
     if out is not None and out.suffix.lower() in {TRACE_FILE, TRACE_PAGE}:
         save_trace(run, out, Path(folder).name, choice)
@@ -170,7 +179,7 @@ def print_trace(run: Trace, json_: bool, choice: HeadChoice) -> None:
     words = word_attention(run, choice)
     source, output = [word.text for word in words.source], [word.text for word in words.output]
     title = f"{run.text} → {run.output}"
-    tables = [word_attention_table(words.shares.numpy(), source, output, title=title)]
+    tables = [word_attention_table(words.shares, source, output, title=title)]
     print_tables(*tables, steps_table(run.steps), spread_table(summary.spread))
     checks = summary.checks
     kind = "cross" if run.cross else "decoder"

@@ -1,24 +1,16 @@
-"""Commands that make models: train, average, export."""
+"""Commands that make models: train, average."""
 
 from collections.abc import Callable
-from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
 
-from regard.atomic import atomic_file
-from regard.checkpoint import SCORES, check_out, describe, read_json, write_json
-from regard.checkpoint.weights import Form, copy_model
-from regard.cli.evaluate import read_sides, translate_all
-from regard.cli.options import ModelArgument, Reverse, Set, Source, Target
-from regard.config import DataSettings, DecodeSettings
-from regard.pipeline import load_translator
-from regard.pipeline.translator import Translator
+from regard.cli.options import Set, Source, Target
+from regard.config import DataSettings
 from regard.plot.style import save_figure
-from regard.score import Scores, score
 from regard.terminal import escape, message
 from regard.train.distributed import read_world
 from regard.train.loop import RunStoppedError
@@ -26,7 +18,6 @@ from regard.train.run import lock_run
 from regard.train.start import DataOptions, TrainOptions, start_run
 from regard.train.state import Progress, average_models, average_run
 from regard.train.trainer import train as run_training
-from regard.zoo import find_model, write_card
 
 DATA = "Training text: pairs.tsv, a.zh,a.en, x.jsonl, x.tmx or - for pairs; any text for a language model."
 INIT = "Initialise from this model: a bundled model, the folder of a run, or a model folder."
@@ -107,45 +98,3 @@ def training_curve(out: Path) -> Callable[[Progress], None]:
     from regard.plot.traces import draw_training
 
     return lambda progress: save_figure(draw_training(progress), out / "training.png")
-
-
-PRECISION = "float32, bfloat16 or int8: 4, 2 or 1 byte per weight."
-SHARD = "Split the weights into files of at most this many MiB."
-
-
-def export(
-    model: ModelArgument,
-    out: Annotated[Path, Option("--out", "-o", help="Folder for the new model.")],
-    precision: Annotated[str, Option(help=PRECISION)] = "int8",
-    shard_mib: Annotated[float | None, Option(help=SHARD, show_default="one file")] = None,
-    test: Annotated[list[str] | None, Option(help="Parallel text on which the new model is scored.")] = None,
-    reverse: Reverse = False,
-    made_by: Annotated[str | None, Option(help="Write a model card that names this training command.")] = None,
-    overwrite: Annotated[bool, Option("--overwrite", help="Replace the model in the folder.")] = False,
-) -> None:
-    check_out(out, overwrite)
-    copy_model(find_model(model), out, Form(precision, shard_mib))
-    if test:
-        save_scores(out, test, reverse)
-    if made_by is not None:
-        for missing in write_card(out, made_by):
-            message(f"[yellow]the card still lacks {escape(missing)}[/]")
-    new = describe(out)
-    size = f"{new['bytes'] / 2**20:.1f} MiB in {new['shards']} file{'s' * (new['shards'] > 1)}"
-    message(f"{new['parameters']:,} parameters as {new['precision']}, {size}, in {escape(str(out))}")
-
-
-def save_scores(out: Path, test: list[str], reverse: bool) -> None:
-    """Score a model as it lies on disk, and add the result to its scores."""
-    translator = load_translator(out)
-    result: dict[str, Any] = asdict(score_translations(translator, test, reverse, translator.settings))
-    names = ", ".join(f"{Path(each).parent.name}/{Path(each).name}" for each in test)
-    with atomic_file(out / SCORES) as draft:
-        write_json(draft, {**read_json(out / SCORES), "test": {**result, "on": names}})
-
-
-def score_translations(translator: Translator, data: list[str], reverse: bool, decode: DecodeSettings) -> Scores:
-    """Translate one side of parallel text, and score it against the other."""
-    pairs = read_sides(data, (translator.src_lang, translator.tgt_lang), reverse)
-    outputs = translate_all(translator, [src for src, _ in pairs], decode)
-    return score(outputs, [tgt for _, tgt in pairs], translator.tgt_lang)

@@ -8,13 +8,14 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from regard.cli.options import AnyModel, Beam, Device, Json, Precision, SetDecode, Source, Target
-from regard.config import DecodeSettings, merge, parse_override, parse_settings
+from regard.cli.options import AnyModel, AutoPrecision, Beam, Device, Json, SetDecode, Source, Target
+from regard.config import DecodeSettings, merge, parse_settings
 from regard.data.files import read_good_lines, stdin_pauses
 from regard.data.normalise import language_code
 from regard.pipeline import load_translator
 from regard.pipeline.translator import WINDOW, Translation, Translator
 from regard.terminal import escape, message, open_output, progress_bar, to_json_line
+from regard.toml import parse_override
 from regard.zoo import HOME, peek, pick
 
 INPUT = "File with one sentence per line; - is stdin."
@@ -34,7 +35,7 @@ def translate(
     set_: SetDecode = None,
     beam: Beam = None,
     n_best: Annotated[int | None, Option(help="Number of hypotheses printed per sentence.", show_default="1")] = None,
-    precision: Precision = "float32",
+    precision: AutoPrecision = "auto",
     device: Device = "auto",
     shortlist: Shortlist = None,
     pairs: Annotated[bool, Option("--pairs", help=PAIRS)] = False,

@@ -19,6 +19,7 @@ from typing import cast
 
 from regard.atomic import atomic_file, ensure_folder
 from regard.config import DataSettings
+from regard.extras import needed_by
 
 COMPRESSED = (".gz", ".xz", ".zst")
 BLOCK = 1 << 17
@@ -100,7 +101,8 @@ ZSTD_BLOCK = 1 << 10
 
 def _decompress_zstd(raw: io.BufferedIOBase) -> Iterator[bytes]:
     """Decompress frame by frame: zstandard's own reader does not notice a truncated file."""
-    import zstandard  # optional
+    with needed_by("reading .zst"):
+        import zstandard  # optional
 
     library = zstandard.ZstdDecompressor(max_window_size=1 << 31)
     frame = None

@@ -1,4 +1,4 @@
-"""Unicode normalisation, duplicate keys, language by script, word boundaries."""
+"""Unicode normalisation, duplicate keys, language by script."""
 
 import re
 import unicodedata
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 # Control characters that are not white space, zero-width spaces, byte-order marks, and lone surrogates.
-_NOISE = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u200b\u2060\ufeff\ud800-\udfff]")
+NOISE = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u200b\u2060\ufeff\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -36,32 +36,44 @@ def normalise(text: str) -> str:
     """
     if not text.isascii():
         # Tokenizers mark a space by this character, and would decode it as one.
-        text = _limit_marks(_NOISE.sub("", text).replace("\u2581", "_"))
+        text = _limit_marks(NOISE.sub("", text).replace("\u2581", "_"))
         text = _limit_marks(unicodedata.normalize("NFC", text))  # some marks are composed of several
     elif not text.isprintable():
-        text = _NOISE.sub("", text)
+        text = NOISE.sub("", text)
     return " ".join(text.split())
 
 
 @cache
-def _simplified() -> tuple[dict[int, str], dict[str, str], re.Pattern[str]]:
-    """Return the table of characters, the words that are read otherwise, and a pattern that finds these."""
+def simplifying_rules() -> tuple[dict[int, str], dict[str, str]]:
+    """Return the table of characters, and the words that are read otherwise."""
     text = (Path(__file__).parent / "traditional.txt").read_text(encoding="utf-8")
     traditional, simplified, *rows = [line for line in text.splitlines() if not line.startswith("#")]
     words = dict(row.split(" ") for row in rows)
-    beginnings = "".join(sorted({word[0] for word in words}))
-    longest_first = sorted(words, key=len, reverse=True)
-    pattern = re.compile(rf"(?=[{beginnings}])(?:{'|'.join(longest_first)})")
-    return {ord(a): b for a, b in zip(traditional, simplified, strict=True)}, words, pattern
+    return {ord(a): b for a, b in zip(traditional, simplified, strict=True)}, words
+
+
+@cache
+def _beginnings() -> frozenset[str]:
+    """Return the characters with which words begin that are read otherwise; most texts have none."""
+    return frozenset(word[0] for word in simplifying_rules()[1])
+
+
+@cache
+def _exceptions() -> re.Pattern[str]:
+    """Return a pattern that finds words that are read otherwise."""
+    longest_first = sorted(simplifying_rules()[1], key=len, reverse=True)
+    return re.compile(rf"(?=[{''.join(sorted(_beginnings()))}])(?:{'|'.join(longest_first)})")
 
 
 def simplify(text: str) -> str:
     """Fold Traditional Chinese characters to Simplified ones, as OpenCC's t2s does; each stays in its place."""
     if text.isascii():
         return text
-    characters, words, pattern = _simplified()
+    characters, words = simplifying_rules()
+    if _beginnings().isdisjoint(text):
+        return text.translate(characters)
     kept = list(text.translate(characters))
-    for match in pattern.finditer(text):
+    for match in _exceptions().finditer(text):
         kept[match.start() : match.end()] = words[match[0]]
     return "".join(kept)
 
@@ -120,76 +132,17 @@ def guess_language(texts: Sequence[str]) -> str | None:
     return None
 
 
-Span = tuple[int, int]  # characters, start and end
-
 # Scripts written without spaces between words.
-SIGNS = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff"
-# Marks of Thai and similar scripts that belong to the letter before them.
-MARKS = r"\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc\u0ec8-\u0ece\u102b-\u103e\u17b4-\u17d3\u3099\u309a"
-UNSPACED = re.compile(rf"[{SIGNS}]")
-WORD = re.compile(rf"[{SIGNS}][{MARKS}]*|[^\s{SIGNS}]+")
-CLOSING = re.compile(r"[.,;:!?%)\]}…]+|['’](?:s|m|d|t|re|ve|ll)|n['’]t", re.IGNORECASE)
-OPENING = re.compile(r"[(\[{$#]")
-QUOTE = '"'
+UNSPACED = (
+    *((0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x2E80, 0x9FFF)),
+    *((0xF900, 0xFAFF), (0xFF00, 0xFFEF), (0x20000, 0x3FFFF)),
+)
+SIGNS = "".join(f"{chr(first)}-{chr(last)}" for first, last in UNSPACED)  # in a pattern, which takes 2 ms to compile
 
 
-@dataclass(frozen=True)
-class Sentence:
-    """A normalised text and the spans of its words, which cover all of it but the white space."""
-
-    text: str
-    spans: tuple[Span, ...]
-
-    @property
-    def words(self) -> list[str]:
-        return [self.text[start:stop] for start, stop in self.spans]
-
-
-def split_words(text: str) -> Sentence:
-    """Split at spaces; in scripts without spaces each character is a word."""
-    text = normalise(text)
-    return Sentence(text, tuple(match.span() for match in WORD.finditer(text)))
-
-
-def split_pieces(text: str, pieces: Sequence[Span]) -> Sentence:
-    """Split at spaces; in scripts without spaces each of the given pieces is a word."""
-    text = normalise(text)
-    inside = {i for start, stop in pieces for i in range(start + 1, stop)}
-    spans: list[Span] = []
-    for start, stop in split_words(text).spans:
-        if start in inside:
-            spans[-1] = (spans[-1][0], stop)
-        else:
-            spans.append((start, stop))
-    return Sentence(text, tuple(spans))
-
-
-def join_words(line: str) -> Sentence:
-    """Take space-separated words and join them as they are written: scripts without spaces, and punctuation, attached.
-
-    A model then reads text as in its training data.
-    """
-    words = normalise(line).split()
-    written, spans, at, quotes = [], [], 0, 0
-    for last, word in zip(["", *words], words, strict=False):
-        space = " " if last and _needs_space(last, word, quotes % 2 == 1) else ""
-        at += len(space)
-        spans.append((at, at + len(word)))
-        at += len(word)
-        quotes += word == QUOTE
-        written += (space, word)
-    text = "".join(written)
-    if normalise(text) != text:  # characters compose across a word boundary: keep the spaces
-        text = " ".join(words)
-        spans = [match.span() for match in re.finditer(r"\S+", text)]
-    return Sentence(text, tuple(spans))
-
-
-def _needs_space(last: str, word: str, closes: bool) -> bool:
-    """Tell whether a space is written between two words; every second straight quote `closes`."""
-    if UNSPACED.match(last[-1]) or UNSPACED.match(word[0]) or CLOSING.fullmatch(word) or OPENING.fullmatch(last):
-        return False
-    return not (closes and QUOTE in {last, word})
+def is_unspaced(text: str) -> bool:
+    """Tell whether a text begins with a sign of such a script."""
+    return bool(text) and any(first <= ord(text[0]) <= last for first, last in UNSPACED)
 
 
 CHINESE = {"zh", "zho", "cmn"}

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from regard.data.normalise import UNSPACED
+from regard.data.normalise import is_unspaced
 
 STRONG = frozenset("。！？｡।॥؟۔")  # signs that end a sentence whatever follows
 # Each match takes a whole run of signs, so that no run is read twice; whether it is an end is decided afterwards.
@@ -205,7 +205,7 @@ def _ends(text: str, start: int, match: re.Match[str]) -> bool:
         return True
     if not match[0][-1].isspace():
         before, after = text[match.start() - 1 : match.start()], text[stop : stop + 1]
-        return bool(UNSPACED.match(after) and (UNSPACED.match(before) or "…" in signs) and after not in _CONTINUES)
+        return is_unspaced(after) and (is_unspaced(before) or "…" in signs) and after not in _CONTINUES
     opening = _OPENING.match(text, stop, stop + 4)
     following = opening.end() if opening else stop
     first = text[following : following + 1]

@@ -10,13 +10,12 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
 import sentencepiece
-from numpy.typing import NDArray
 
 from regard.atomic import atomic_file
 from regard.data.files import MIB, read_whole
 from regard.data.normalise import Side, normalise, simplify
+from regard.shapes import Array
 from regard.threads import COMPILED_CALLS
 
 VARINT, FIXED_64, BYTES, FIXED_32 = 0, 1, 2, 5  # wire types of protocol buffers
@@ -221,7 +220,7 @@ def _read_characters(model: bytes) -> dict[str, Any]:
         raise ValueError(f"a character tokenizer must be a complete JSON file, got {error!r}") from error
 
 
-Ids = Sequence[int] | NDArray[np.integer]
+Ids = Sequence[int] | Array
 JOINT = "tokenizer.model"
 SEPARATE = ("tokenizer.src.model", "tokenizer.tgt.model")
 TOKENIZER_FILES = (JOINT, *SEPARATE)

@@ -1,12 +1,12 @@
 """Linear layers, dropout, the feed-forward network, embeddings and logits."""
 
 import torch.nn.functional as F
-from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard import ops
 from regard.config import choose
 from regard.position import Position
+from regard.shapes import Float, Int
 
 
 class Linear(nn.Linear):

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard import ops
@@ -12,6 +11,7 @@ from regard.attention import Attention
 from regard.mask import Mask
 from regard.model.layers import Linear
 from regard.position import Position
+from regard.shapes import Float, Int
 
 
 def split_heads(x: Float[Tensor, "B T D"], n_heads: int) -> Float[Tensor, "B H T E"]:

@@ -4,11 +4,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import torch
-from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from regard import ops
 from regard.model.layers import Dropout
+from regard.shapes import Bool, Float
 
 
 class Norm(nn.Module, ABC):

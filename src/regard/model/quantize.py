@@ -4,11 +4,11 @@ import warnings
 from collections.abc import Callable, Mapping
 
 import torch
-from jaxtyping import Float, Int8
 from torch import Tensor, nn
 
 from regard.config import choose
 from regard.model.layers import FactoredTable
+from regard.shapes import Float, Int8
 
 # Without 8-bit dot-product instructions, sums of two products may overflow 16 bits unless activations use 7.
 SEVEN_BITS = not torch.backends.cpu.get_cpu_capability().startswith("AVX512")

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard import ops
@@ -16,6 +15,7 @@ from regard.config import choose
 from regard.mask import Mask, allow
 from regard.model.layers import Dropout, Embedding, Linear, Output
 from regard.model.seq2seq import Seq2Seq, State, hypothesis_rows
+from regard.shapes import Float, Int
 
 
 class GateNorm(nn.Module):

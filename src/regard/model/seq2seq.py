@@ -3,12 +3,12 @@
 from abc import ABC, abstractmethod
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.batch import Batch, Source
 from regard.model.layers import Output
 from regard.padding import BOS, EOS, PAD, UNK
+from regard.shapes import Float, Int
 
 # Measured on two cores: below this size the search in blocks costs more calls than it saves comparisons.
 BLOCKS_FROM = 200_000

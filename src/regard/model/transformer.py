@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.batch import Batch, Source
@@ -12,6 +11,7 @@ from regard.model.layers import Embedding, FeedForward, Output
 from regard.model.multihead import KeysValues, MultiHeadAttention
 from regard.model.norm import Norm, Residual
 from regard.model.seq2seq import Seq2Seq, State, hypothesis_rows
+from regard.shapes import Bool, Float, Int
 
 
 class EncoderLayer(nn.Module):

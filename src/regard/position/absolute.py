@@ -4,11 +4,11 @@ import math
 from abc import ABC, abstractmethod
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.config import choose
 from regard.position.contract import JOIN, Position, check, check_range
+from regard.shapes import Float, Int
 
 
 class Absolute(Position, ABC):

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor, nn
+
+from regard.shapes import Float, Int
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,12 +4,12 @@ import math
 from collections.abc import Callable
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.config import choose
 from regard.position.absolute import check_base, frequencies
 from regard.position.contract import OffsetBias, Position, check, check_both, offsets
+from regard.shapes import Float, Int
 
 
 class ALiBi(Position):

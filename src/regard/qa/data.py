@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from regard.data.files import read_lines
-from regard.data.normalise import UNSPACED, normalise
+from regard.data.normalise import is_unspaced, normalise
 from regard.data.tokenizer import Tokenizer
 
 LINE = "an object with strings for question and context and a list of answers, each with a text and its start"
@@ -218,7 +218,7 @@ def shared_pieces(question_pieces: Sequence[str], context_pieces: Sequence[str],
     same, lower = set(question_pieces), question.lower()
     return [
         any(character.isalnum() for character in piece)
-        and (piece in same or (UNSPACED.search(piece) is not None and piece.strip("▁").lower() in lower))
+        and (piece in same or (any(map(is_unspaced, piece)) and piece.strip("▁").lower() in lower))
         for piece in context_pieces
     ]
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard import __version__
@@ -22,6 +21,7 @@ from regard.model import Transformer
 from regard.model.layers import Embedding
 from regard.model.transformer import Encoder
 from regard.qa.data import N_MARKS, WindowSettings, check_windows
+from regard.shapes import Bool, Float, Int
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from math import fsum, log1p
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from regard.batch import make_source
@@ -19,6 +18,7 @@ from regard.data.normalise import SIGNS, guess_language
 from regard.data.sentences import split_sentences
 from regard.qa.data import Passage, Question, ReaderWindow, Span, cut_passage, make_passage, to_characters
 from regard.qa.model import QuestionReader, ReaderBatch, SpanReader
+from regard.shapes import Float
 
 WIDTHS = 64  # batches are padded to multiples of this, so that there are few shapes
 ROWS = 32  # windows read at once

@@ -6,12 +6,11 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.batch import make_source
 from regard.checkpoint.weights import fill, load_model, unique_tensors
-from regard.config import ModelSettings, TextSettings, merge, parse_override, parse_settings
+from regard.config import ModelSettings, TextSettings, merge, parse_settings
 from regard.data.sentences import split_sentences
 from regard.data.tokenizer import Tokenizer
 from regard.data.vocabulary import train_tokenizer
@@ -29,6 +28,8 @@ from regard.qa.data import (
 )
 from regard.qa.model import MaskedWords, QuestionReader, ReaderBatch, ReaderSettings, SpanReader, build_reader
 from regard.qa.predict import AnswerScores, answer_questions, make_reader_batch, rules_for, score_answers
+from regard.shapes import Bool, Float, Int
+from regard.toml import parse_override
 from regard.train.examples import EpochResult, ExampleSettings, train_on_examples
 from regard.zoo import find_model
 

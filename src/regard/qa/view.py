@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
 from rich.table import Table
 from rich.text import Text
 from torch import Tensor
@@ -13,6 +12,7 @@ from regard.data.tokenizer import Tokenizer
 from regard.qa.data import Question, ReaderWindow, cut_passage, make_passage
 from regard.qa.model import QuestionReader, SpanReader
 from regard.qa.predict import AnswerScores, PredictedSpan, Prediction, make_reader_batch
+from regard.shapes import Float
 from regard.terminal import QUIET, shorten
 from regard.trace.attention import RecordedAttention
 from regard.trace.external import trace_from_attention

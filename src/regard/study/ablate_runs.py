@@ -19,13 +19,14 @@ import torch
 from regard.atomic import atomic_file, atomic_folder
 from regard.checkpoint import read_json, settings_table, write_json
 from regard.checkpoint.weights import load_model
-from regard.config import Settings, merge, parse_override, parse_settings, unknown
+from regard.config import Settings, merge, parse_settings, unknown
 from regard.data.dataset import FINGERPRINT
 from regard.data.fingerprint import fingerprint, read_fingerprint
 from regard.data.prepare import prepare
 from regard.device import find_device
 from regard.study.repeats import redirect_output, signature
 from regard.terminal import to_json
+from regard.toml import parse_override
 from regard.train.loop import RunStoppedError
 from regard.train.start import resolve_paths  # where the texts that a file names lie
 from regard.train.trainer import Outcome, train

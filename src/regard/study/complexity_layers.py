@@ -7,7 +7,6 @@ from functools import partial
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
@@ -18,6 +17,7 @@ from regard.build import build_heads, build_model
 from regard.config import HeadsSettings, Settings, TrainSettings, parse_settings, preset
 from regard.model import Seq2Seq
 from regard.padding import BOS, EOS
+from regard.shapes import Float
 from regard.study.timing import Timing, take_turns
 from regard.train.batching import PackedBatch, StepBatches
 from regard.train.distributed import World

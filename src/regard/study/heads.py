@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float
 from rich.table import Table
 from torch import Tensor
 
@@ -16,6 +15,7 @@ from regard.model import Seq2Seq
 from regard.pipeline.translator import Translator
 from regard.plot.style import COLOURS, in_style, new_figure
 from regard.search.scoring import pair_batches
+from regard.shapes import Float
 from regard.study.repeats import MeanStd, mean_std
 from regard.study.sequences import EncodedPairs, encode_pairs
 from regard.terminal import QUIET

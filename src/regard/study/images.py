@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
 from torch import Tensor
 
+from regard.extras import needed_by
 from regard.plot.style import in_style, new_figure
+from regard.shapes import Float, Int
 from regard.study.task import SMALL_MODEL, Examples, Task, TaskSettings
 from regard.study.trials import (
     ShownExample,
@@ -90,12 +91,8 @@ def make_task(side: int = 2) -> Task:
 
 def load_digits() -> tuple[Float[Tensor, "N 8 8"], Int[Tensor, " N"]]:
     """Load the images, black being 1, with the digit that each shows."""
-    try:
+    with needed_by("the study of images"):
         from sklearn import datasets  # optional
-    except ImportError as error:
-        raise ValueError(
-            "the digits come with scikit-learn, which is not installed: pip install 'regard[tasks]'"
-        ) from error
     digits: Any = datasets.load_digits()
     return torch.from_numpy(digits.images).float() / 16, torch.from_numpy(digits.target).long()
 

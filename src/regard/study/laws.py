@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
+
+from regard.shapes import Float, Int
 
 # Relative to the size of what is compared: float64 arithmetic stays well below, a broken law is far above.
 EXACT = 1e-9

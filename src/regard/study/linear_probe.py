@@ -1,8 +1,9 @@
 """Linear probes: ridge regression of some targets from vectors, judged by R² on sentences that were held out."""
 
 import torch
-from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+from regard.shapes import Bool, Float, Int
 
 # Times the mean variance of a feature; the one to use is chosen on a part of the training sentences.
 STRENGTHS = tuple(10.0**power for power in range(-8, 3))

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
 from rich.table import Table
 from torch import Tensor, nn
 
@@ -14,11 +13,14 @@ from regard.attention import Attention
 from regard.model.multihead import MultiHeadAttention, split_heads
 from regard.pipeline.translator import Translator
 from regard.plot.style import COLOURS, in_style, new_figure
+from regard.shapes import Bool, Float, Int
 from regard.study.sequences import encode_pairs
 from regard.study.stream_parts import PARTS, VarianceShares, measure, scheme_of, split_means
 from regard.study.timing import one_thread
 from regard.terminal import QUIET
-from regard.trace.decompose import AFFINE, BILINEAR, relative_error
+from regard.trace.attention import BILINEAR
+from regard.trace.decompose import relative_error
+from regard.trace.first_layer import AFFINE
 from regard.trace.head_ablation import ProgressBar, no_progress, plain_copy
 from regard.trace.residual import Stream, record_streams
 

@@ -6,7 +6,6 @@ from math import ceil
 from typing import TypeVar
 
 import torch
-from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.batch import Batch, make_batch
@@ -16,6 +15,7 @@ from regard.model import Seq2Seq
 from regard.model.norm import Residual
 from regard.padding import BOS, EOS, PAD, Ids
 from regard.search.scoring import token_costs
+from regard.shapes import Bool, Float, Int
 from regard.train.examples import ExampleSettings, train_on_examples
 from regard.train.loss import smoothed_cross_entropy
 

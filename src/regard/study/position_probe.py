@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
-from jaxtyping import Bool, Float, Int
 from rich.table import Table
 from torch import Tensor
 
@@ -13,6 +12,7 @@ from regard.model.layers import Embedding
 from regard.padding import BOS, EOS, PAD, Ids
 from regard.pipeline.translator import Translator
 from regard.plot.style import COLOURS, in_style, new_figure
+from regard.shapes import Bool, Float, Int
 from regard.study.linear_probe import probe
 from regard.study.no_residuals import SmallSettings, n_small_models, renumber_tokens, small_models
 from regard.study.repeats import MeanStd, mean_std

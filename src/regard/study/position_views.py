@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.build import build_part
@@ -16,6 +15,7 @@ from regard.model import Seq2Seq
 from regard.model.layers import Embedding
 from regard.position import POSITION, Difference, Position
 from regard.position.absolute import Absolute, frequencies, shift_matrix
+from regard.shapes import Float, Int
 from regard.study.laws import BLOCK, EncodingView, pairs_at, step_axis
 from regard.zoo import find_model
 

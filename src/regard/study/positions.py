@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
-from jaxtyping import Float, Int
 from rich.table import Table
 from rich.text import Text
 from torch import Tensor
@@ -13,6 +12,7 @@ from torch import Tensor
 from regard.plot.style import in_style, new_figure
 from regard.position import POSITION, Position
 from regard.position.absolute import shift_matrix
+from regard.shapes import Float, Int
 from regard.study import laws
 from regard.study.laws import EncodingView, LawCheck
 from regard.study.position_views import (

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from jaxtyping import Float
 from rich.table import Table
 from torch import Tensor
 
@@ -17,6 +16,7 @@ from regard.attention import Gaussian
 from regard.config import choose
 from regard.mask import Mask, allow
 from regard.plot.style import in_style, new_figure
+from regard.shapes import Float
 from regard.terminal import QUIET
 
 if TYPE_CHECKING:

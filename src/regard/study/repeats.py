@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from regard import __version__
+from regard.shapes import Float
 
 T = TypeVar("T")
 JOBS_ON_GPU = 8  # small models leave most of a large GPU idle

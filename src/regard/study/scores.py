@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from jaxtyping import Float
 from rich.table import Table
 from torch import Tensor
 
@@ -12,6 +11,7 @@ from regard.attention import ATTENTION, Dot, ScaledDot
 from regard.build import build_part
 from regard.config import PartSettings
 from regard.plot.style import in_style, new_figure
+from regard.shapes import Float
 from regard.terminal import QUIET
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -17,6 +16,7 @@ from regard.config import TrainSettings
 from regard.model import Seq2Seq
 from regard.padding import EOS, Ids
 from regard.pipeline.translator import Translator
+from regard.shapes import Float
 from regard.train.loss import LossModule
 from regard.train.step import learning_rate, make_optimiser, run_step, set_rate
 

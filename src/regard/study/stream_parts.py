@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.model.layers import Embedding
 from regard.position import POSITION
+from regard.shapes import Float, Int
 from regard.trace.replay import to_cpu
 from regard.trace.residual import Tokens
 

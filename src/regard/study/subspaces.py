@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
-from jaxtyping import Float
 from rich.table import Table
 from torch import Tensor
 
@@ -13,6 +12,7 @@ from regard.model.layers import Embedding
 from regard.padding import EOS
 from regard.pipeline.translator import Translator
 from regard.plot.style import in_style, new_figure
+from regard.shapes import Float
 from regard.study.position_probe import is_word
 from regard.study.repeats import MeanStd, mean_std
 from regard.study.sequences import encode_pairs

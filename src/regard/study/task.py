@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
 from regard.batch import sequence_mask
@@ -19,6 +18,7 @@ from regard.model.norm import NORM, Residual
 from regard.model.transformer import Encoder, EncoderLayer
 from regard.padding import PAD
 from regard.position import POSITION, Position
+from regard.shapes import Bool, Float, Int, Shaped
 from regard.train.examples import ExampleSettings
 
 # Draws other examples of the same classes from some: for training only.

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int, Shaped
 from rich.table import Table
 from torch import Tensor
 
 from regard.plot.style import COLOURS, rgb
+from regard.shapes import Float, Int, Shaped
 from regard.study.repeats import MeanStd, default_jobs, mean_std, run_jobs, signature
 from regard.study.task import (
     Classifier,

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.plot.style import in_style, new_figure
+from regard.shapes import Float, Int
 from regard.study import trials
 from regard.study.images import assemble, cut, grid_positions
 from regard.study.task import SMALL_MODEL, Examples, Task, TaskSettings

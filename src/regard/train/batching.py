@@ -8,7 +8,6 @@ from typing import TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Int
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -16,6 +15,7 @@ from regard.batch import Batch, BatchShape, pack, unpack
 from regard.config import Settings
 from regard.data.store import IdStore, Windows
 from regard.padding import BOS, EOS
+from regard.shapes import Int
 from regard.train.distributed import World
 
 N_WIDTHS = 16

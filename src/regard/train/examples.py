@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import count
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.config import TrainSettings
+from regard.shapes import Float, Int
 from regard.train.step import learning_rate, make_optimiser, run_step, set_rate
 
 Loss = Callable[[Int[Tensor, " B"]], Float[Tensor, ""]]  # from the numbers of some examples to their mean loss

@@ -13,6 +13,7 @@ from regard.checkpoint.weights import fill, load_model, unique_tensors
 from regard.config import Settings
 from regard.data.store import IdStore, Windows
 from regard.data.tokenizer import Tokenizer
+from regard.extras import needed_by
 from regard.model import Seq2Seq
 from regard.zoo import find_model
 
@@ -107,10 +108,8 @@ def start_from_vectors(model: Seq2Seq, store: IdStore | Windows, method: str, se
 
 def fill_table(table: Tensor, sentences: StoreSentences, method: str, seed: int) -> None:
     """Train vectors of the table's width and copy them, scaled to its initial spread; rows without a vector stay."""
-    try:
+    with needed_by(f"train.vectors {method!r}"):
         from gensim.models import Word2Vec
-    except ImportError as error:
-        raise ValueError(f"train.vectors {method!r} needs gensim: pip install 'regard[vectors]'") from error
     width = table.shape[1]
     # One worker: with several, the order of updates and so the result would differ from run to run.
     word2vec = Word2Vec(sentences, vector_size=width, sg=SKIP_GRAM[method], min_count=1, workers=1, seed=seed, epochs=5)

@@ -3,13 +3,13 @@
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.autograd import once_differentiable
 from regard.batch import Batch, duplicate_rows
 from regard.model import Seq2Seq
 from regard.ops import triton_kernels, usable
+from regard.shapes import Bool, Float, Int
 
 
 def smoothed_cross_entropy(

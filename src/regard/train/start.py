@@ -11,10 +11,11 @@ import torch
 
 from regard.atomic import written_names
 from regard.checkpoint import CONFIG, settings_table
-from regard.config import ModelSettings, Settings, merge, parse_override, parse_settings, preset
+from regard.config import ModelSettings, Settings, merge, parse_settings, preset
 from regard.data.formats import read_blocks, read_pairs
 from regard.data.normalise import guess_language
 from regard.device import find_device
+from regard.toml import parse_override
 from regard.train.distributed import read_world
 from regard.train.initialise import check_inherited, inherited_settings
 from regard.train.run import HOLDER, LOCK, back_up, check_replaceable, resolve_settings

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.batch import Batch, BatchShape, unpack
 from regard.config import TrainSettings
+from regard.shapes import Float, Int
 from regard.train.batching import StepBatches
 from regard.train.distributed import World
 

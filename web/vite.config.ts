@@ -35,6 +35,7 @@ export default defineConfig({
     outDir: '../src/regard/serve/page',
     emptyOutDir: true,
     modulePreload: false,
+    license: { fileName: 'licenses.md' }, // of the packages that the page contains
     rollupOptions: {
       input: 'src/main.ts',
       preserveEntrySignatures: 'strict',

@@ -8,10 +8,11 @@ import pytest
 import regard
 from regard.cli import COMMANDS, GROUPS
 from regard.config import DecodeSettings
+from regard.serve.serialize import PLACEHOLDER
 from regard.zoo import HOME
 
 TEXTS = ["介绍一下西安", "我喜欢音乐。", "他是我的朋友。", "火车几点到？"]
-CORE = {"translate", "evaluate", "shortlist", "models", "info", "serve"}
+CORE = {"translate", "evaluate", "shortlist", "trace", "models", "info", "serve", "native"}
 EXTRA = "needs torch, which is not installed: pip install 'regard[train]'"
 
 
@@ -99,6 +100,58 @@ def test_evaluate_gives_outputs_and_lengths_without_bleu(run, pairs, tmp_path):
     assert "outputs equal to a reference" in run("evaluate", "-m", "zh-en", "--data", pairs).out
     told = run("evaluate", "-m", "zh-en", "--data", pairs, "--against", "en-zh", code=2).err
     assert "--against needs sacrebleu" in told
+
+
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_trace_prints_what_each_word_attended_to(run, precision):
+    told = run("trace", "--precision", precision, TEXTS[1]).out
+    assert "I like music." in told and "音乐" in told and "How spread out" in told
+    found = json.loads(run("trace", "--precision", precision, "--json", TEXTS[1]).out)
+    assert found["output"] == "I like music." and found["source"][-1] == "</s>"
+    assert [word["word"] for word in found["words"]] == ["I", "like", "music", "."]
+    assert found["words"][2]["looked_at"][0]["word"] == "音乐"
+    assert len(found["spread"]) == 6 + 2 + 2 and all(0 <= x <= 1 for each in found["spread"] for x in each["heads"])
+    assert found["checks"]["weights"] < 1e-6 and found["checks"]["log_prob"] < (1e-4 if precision == "float32" else 1)
+
+
+def test_trace_prints_one_head_and_its_terms(run):
+    head = json.loads(run("trace", "--head", "cross:0:5", "--json", TEXTS[1]).out)
+    assert all(abs(sum(row) - 1) < 1e-5 for row in head["weights"]) and len(head["queries"]) == len(head["weights"])
+    split = json.loads(run("trace", "--head", "encoder:0:0", "--terms", "--json", TEXTS[1]).out)["terms"]
+    assert len(split["names"]) == len(split["terms"]) == 5 and split["error"] < 1e-5
+    assert "position–position" in run("trace", "--head", "encoder:0:0", "--terms", TEXTS[1]).out
+
+
+def test_trace_saves_a_page_and_the_trace_itself(run, tmp_path, monkeypatch):
+    page, file = tmp_path / "x.html", tmp_path / "x.safetensors"
+    (tmp_path / "view.html").write_text(f"<html>{PLACEHOLDER}</html>", encoding="utf-8")
+    monkeypatch.setattr("regard.serve.serialize.PAGE", tmp_path)  # the built page need not be there
+    run("trace", "--out", page, TEXTS[1])
+    saved = page.read_text(encoding="utf-8").split('id="regard-view">')[1].split("</script>")[0]
+    view = json.loads(saved)["views"][0]
+    assert view["output"] == "I like music."
+    assert [kind["kind"] for kind in view["kinds"]] == ["encoder", "decoder", "cross"]
+    run("trace", "--out", file, TEXTS[1])
+    trace = regard.load_trace(file)
+    assert trace.output == "I like music." and trace.check().weights < 1e-6
+    told = " ".join(run("trace", "--out", tmp_path / "x.png", TEXTS[1], code=2).err.split())
+    assert "a figure needs matplotlib, which is not installed: pip install 'regard[plot]'" in told
+
+
+def test_a_trace_in_python():
+    translator = regard.load("zh-en")
+    trace = regard.trace(translator, TEXTS[1])
+    weights = trace.cross[1].weights(head=0)
+    assert weights.shape == (len(trace.target), len(trace.source)) and weights.sum(-1) == pytest.approx(1.0)
+    dropped = trace.at(trace.tree.leaves("dropped")[0].number)
+    assert dropped.target != trace.target and dropped.check().log_prob < 1e-4
+    (one, two) = regard.trace_texts(translator, TEXTS[:2])
+    assert two.text == trace.output and one.trace.check().log_prob < 1e-4
+    assert regard.trace(translator, TEXTS[1], prefix="Music").output.startswith("Music")
+    with pytest.raises(ImportError, match=r"to_hf\(\) needs torch, .*regard\[train\]"):
+        trace.to_hf()
+    with pytest.raises(ImportError, match=r"regard\.trace\.watch needs torch, .*regard\[train\]"):
+        _ = regard.trace.watch
 
 
 def test_models_and_info(run):

@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+import zlib
+from base64 import b64decode
 
 import httpx
 import pytest
@@ -40,13 +42,13 @@ def test_texts_are_translated_in_libretranslates_form(client):
     assert client.post("/detect", json={"q": "你好"}).json()[0]["language"] == "zh"
 
 
-def test_a_translation_is_streamed_and_its_trace_needs_pytorch(client):
+def test_a_translation_is_streamed_and_has_a_trace(client):
     response = client.post("/translate/stream", json={"text": "我喜欢音乐。", "model": "zh-en"})
     found = [json.loads(line) for line in response.text.splitlines()]
     assert len(found) > 3 and found[-1]["done"] and found[-1]["text"] == "I like music."
     assert [each["text"] for each in found[:2]] == ["I", "I like"]
-    refused = client.get(f"/trace/{found[-1]['id']}")
-    assert refused.status_code == 501 and refused.json() == {"error": f"this route {EXTRA}"}
+    trace = client.get(f"/trace/{found[-1]['id']}").json()
+    assert trace["output"] == "I like music." and trace["id"] == found[-1]["id"]
 
 
 def test_a_stream_begins_with_a_prefix(client):
@@ -61,12 +63,32 @@ def test_lessons_name_their_extra(client, path):
     assert response.status_code == 501 and response.json() == {"error": f"this route {EXTRA}"}
 
 
-def test_traces_name_their_extra(client):
-    response = client.post("/trace", json={"text": "你好"})
-    assert response.status_code == 501 and response.json() == {"error": f"this route {EXTRA}"}
+def test_a_text_is_traced(client):
+    view = client.post("/trace", json={"text": "我喜欢音乐。", "model": "zh-en"}).json()
+    assert view["output"] == "I like music." and len(view["flows"]) == 6 * 2 + 2 * 3
+    assert [(kind["kind"], kind["n_layers"], kind["n_heads"]) for kind in view["kinds"]] == [
+        *(("encoder", 6, 6), ("decoder", 2, 6), ("cross", 2, 6))
+    ]
+    n = len(view["target"]["pieces"]) * len(view["source"]["pieces"])
+    packed = next(kind["weights"] for kind in view["kinds"] if kind["kind"] == "cross")
+    assert len(zlib.decompress(b64decode(packed), -15)) == 2 * 6 * n
+    assert view["checks"]["log_prob"] < 1e-4 and len(view["steps"][0]["alternatives"]) == 10
+    address = f"/trace/{view['id']}"
+    head = client.get(f"{address}/head", params={"kind": "encoder", "layer": 0, "head": 1}).json()
+    assert len(head["terms"]) == 5 and head["error"] < 1e-5
+    assert [sum(row) for row in head["weights"]] == pytest.approx([1.0] * len(head["queries"]), abs=1e-5)
+    leaf = next(each["node"] for each in view["tree"]["leaves"] if each["node"] != view["leaf"])
+    other = client.get(address, params={"node": leaf}).json()
+    assert other["leaf"] == leaf and other["output"] != view["output"] and other["checks"]["log_prob"] < 1e-4
+    page = client.get(f"{address}/html")
+    assert (page.status_code == 200 and "I like music." in page.text) or (
+        page.status_code == 503 and "built" in page.text
+    )
+    refused = client.get(f"{address}/head", params={"kind": "encoder", "layer": 6, "head": 0})
+    assert refused.status_code == 400 and "encoder layer must be 0 … 5, got 6" in refused.json()["error"]
 
 
-@pytest.mark.parametrize("path", ["/translate", "/translate/stream"])
+@pytest.mark.parametrize("path", ["/translate", "/translate/stream", "/trace"])
 def test_a_model_that_only_pytorch_runs_names_its_extra(client, path):
     body = {"q": "你好", "text": "你好", "target": "en", "model": "zh-en-recurrent"}
     response = client.post(path, json=body)

@@ -52,7 +52,7 @@ def url(tmp_path_factory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def api(url) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=url, timeout=60) as client:
+    with httpx.Client(base_url=url, timeout=180) as client:
         yield client
 
 
@@ -100,7 +100,7 @@ class Visits:
             device_scale_factor=density,
             reduced_motion="reduce",
         )
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(180_000)  # a busy machine is slow, and no test waits for what does not come
         context.route("**/*", self._route)
         context.on("weberror", lambda error: self.errors.append(f"error {error.error}"))
         context.on("console", self._log)
@@ -131,7 +131,7 @@ def expect(target):
     """Return Playwright's assertions on a page or a locator, which wait."""
     from playwright.sync_api import expect as playwright_expect
 
-    playwright_expect.set_options(timeout=15_000)
+    playwright_expect.set_options(timeout=180_000)
     return playwright_expect(target)
 
 

@@ -102,14 +102,23 @@ def test_a_translation_continues_from_an_alternative(visit, api, xian, picture):
     expect(page.locator("g.target text")).to_have_text(before)
 
 
+# Notes that a stream was shown, however soon it is over.
+OBSERVE = """() => {
+  window.streamed = false
+  const look = () => { window.streamed ||= document.querySelector('.output') !== null }
+  new MutationObserver(look).observe(document.body, { childList: true, subtree: true })
+}"""
+
+
 def test_a_new_sentence_streams_in(visit, api):
     page = visit()
+    page.evaluate(OBSERVE)
     requests = []
     page.on("request", lambda request: request.method == "POST" and requests.append(urlsplit(request.url).path))
-    text = "他昨天在北京买了一本书。"
+    text = "他昨天在北京买了一本关于中国历史的书，因为他喜欢读书，也喜欢音乐。"
     page.fill("input[type=text]", text)
     page.keyboard.press("Enter")
-    page.wait_for_selector(".output")
+    page.wait_for_function("() => window.streamed")
     page.wait_for_function("() => document.querySelectorAll('g.target').length > 4")
     settle(page)
     assert requests == ["/translate/stream"]  # the trace is of the same search

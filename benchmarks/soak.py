@@ -64,6 +64,8 @@ class Soak:
         body = {"text": text, "model": model, "beam": beam}
         lines = httpx.post(f"{self.url}/translate/stream", json=body, timeout=120).text.splitlines()
         last = json.loads(lines[-1])
+        if last["error"] is not None:
+            raise ValueError(last["error"])
         view = httpx.get(f"{self.url}/trace/{last['id']}", timeout=120)
         found = view.json().get("output", "") if view.status_code == 200 else ""
         return last["text"] if found in last["text"] else f"another trace: {found}"

@@ -18,7 +18,8 @@ NAV = re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8
 TO_COME: set[Path] = set()
 # In this order their `console` blocks are one session: later commands use what earlier ones made.
 SESSION = ("train", "translate", "look-inside", "align", "generate", "questions")
-SHORT = {"train": " --set train.max_steps=2 --set text.vocab_size=300", "qa train": " --set train.epochs=1"}
+BRIEF = " --set train.max_steps=2 --set text.vocab_size=300"
+SHORT = {"train": BRIEF, "distill": BRIEF, "qa train": " --set train.epochs=1"}
 
 
 def text(path):
@@ -123,6 +124,7 @@ def session(tmp_path_factory):
         Path("pairs.tsv").write_text("\n".join(pairs) + "\n", encoding="utf-8")
         lines = ["To be", *(pair.replace("\t", " ") for pair in pairs)]
         Path("text.txt").write_text("\n".join(lines * 3) + "\n", encoding="utf-8")
+        Path("chinese.txt").write_text("".join(f"我有{n}本书。\n" for n in range(40)), encoding="utf-8")
         Path("facts.txt").write_text("Ben lives in Rome. Anna lives in Oslo.\n", encoding="utf-8")
         for guide in SESSION:
             for command in commands(DOCS / "guide" / f"{guide}.md", "console"):

@@ -10,8 +10,9 @@ from tools.budget import SOURCE, count
 
 # In the order in which data meets them; `__init__` and `__main__` are doors, not rooms.
 ORDER = (
-    "extras config atomic device threads terminal autograd padding data mask batch position kernels ops attention "
-    "native model build search engine checkpoint zoo pipeline score train trace align plot qa study serve notebook cli"
+    "extras shapes config toml atomic device threads terminal autograd padding data mask batch position "
+    "kernels ops attention native model build search engine checkpoint zoo exchange pipeline score train trace align "
+    "plot qa study serve notebook cli"
 )
 ROOMS = tuple(ORDER.split(" "))
 DOORS = {"__init__", "__main__"}
@@ -24,12 +25,29 @@ NEW_SUBJECTS = {
     "cli/align.py",
     "data/fingerprint.py",
     "data/sentences.py",
+    "data/words.py",
     "extras.py",
     "pipeline/live.py",
+    "pipeline/shortlist_learning.py",
+    "search/constrained.py",
+    "search/constraint.py",
     "serve/lessons.py",
     "serve/libretranslate.py",
     "serve/pytorch.py",
     "serve/studies.py",
+    "toml.py",
+    "shapes.py",
+    "checkpoint/arrays.py",
+    "cli/distill.py",
+    "cli/export.py",
+    "cli/native.py",
+    "exchange/__init__.py",
+    "exchange/outgoing.py",
+    "exchange/to_ctranslate2.py",
+    "exchange/to_transformers.py",
+    "exchange/tokenizer_json.py",
+    "native/build.py",
+    "native/libraries.py",
     "study/bottleneck.py",
     "study/linear_probe.py",
     "study/norms.py",
@@ -39,7 +57,13 @@ NEW_SUBJECTS = {
     "serve/memory.py",
     "study/position_views.py",
     "threads.py",
+    "train/distillation.py",
+    "trace/attention_map.py",
+    "trace/first_layer.py",
+    "trace/generation.py",
+    "trace/head_choice.py",
     "trace/hugging_face.py",
+    "trace/native_replay.py",
 }
 
 

@@ -430,3 +430,30 @@ def test_a_model_learns_on_by_one_command(run, trained, text, tmp_path):
     assert "model in" in told
     error = run("train", "--init", trained, "--preset", "tiny", "--data", text, "--out", tmp_path / "x", code=2).err
     assert "got --preset tiny: leave one out" in error
+
+
+@pytest.mark.parametrize(
+    ("to", "title"), [("transformers", "Hugging Face's Transformers"), ("ctranslate2", "CTranslate2")]
+)
+def test_a_model_is_exported_for_another_program(run, trained, tmp_path, to, title):
+    out = tmp_path / "out"
+    told = run("export", trained, "--out", out, "--to", to)
+    assert f"{title} in float32" in told.err and f"{out / 'README.md'} shows how to run it" in told.err
+    assert "the card still lacks what is (to be filled in)" in told.err
+    assert json.loads((out / "regard.json").read_text())["format"] == to
+    again = run("export", trained, "--out", out, "--to", to, code=2).err
+    assert f"{out}: there is something here already: --overwrite replaces an older export" in again
+    run("export", trained, "--out", out, "--to", to, "--overwrite")
+
+
+def test_exporting_for_another_program_says_what_is_wrong(run, trained, tmp_path):
+    out = tmp_path / "out"
+    for options, said in (
+        (("--to", "tflite"), "unknown format 'tflite': "),
+        (("--to", "ctranslate2", "--shard-mib", "1"), "--shard-mib must go without --to, got --to ctranslate2: export"),
+        (("--to", "transformers", "--precision", "int8"), "unknown precision of Hugging Face's Transformers 'int8'"),
+    ):
+        assert said in run("export", trained, "--out", out, *options, code=2).err
+    recurrent = run("export", "zh-en-recurrent", "--out", out, "--to", "ctranslate2", code=2).err
+    assert "CTranslate2 cannot say this model exactly, got family 'recurrent': export it without --to" in recurrent
+    assert not out.exists()

@@ -20,9 +20,12 @@ settings.register_profile("suite", deadline=None, derandomize=True)
 settings.load_profile("suite")
 
 
-@pytest.fixture(scope="session", autouse=True)
-def one_thread():
-    """Sizes here are tiny: a second thread only makes each step wait, for seconds where the cores are busy."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup():
+    """Give each test one thread, whatever another has left, and so the same bits.
+
+    Sizes here are tiny: a second one only makes each step wait, for seconds where the cores are busy.
+    """
     if is_installed("torch"):
         torch.set_num_threads(1)
 

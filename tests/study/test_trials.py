@@ -17,7 +17,6 @@ from regard.study.task import (
     parse_encoding,
     read,
 )
-from regard.study.timing import one_thread
 from regard.study.trials import (
     STRONGEST,
     overlay,
@@ -36,8 +35,7 @@ CPU = torch.device("cpu")
 def found():
     task = planted()
     told = [parse_encoding(way, task.axes) for way in ("grid_2d", "grid_2d:row,nothing", "none")]
-    with one_thread():  # whatever an earlier test has left: trials in processes have one
-        trials = [run_trial(task, each, SETTINGS, seed, CPU) for each in told for seed in (0, 1)]
+    trials = [run_trial(task, each, SETTINGS, seed, CPU) for each in told for seed in (0, 1)]
     return task, trials, summarise_trials(task, SETTINGS, trials, [3, 5])
 
 

@@ -35,12 +35,24 @@ def test_a_card_has_all_that_it_must(model):
     for said in (
         "| zh-en-tatoeba | everyday sentences | CC BY 2.0 FR | Tatoeba (https://tatoeba.org) and its contributors",
         "CC-CEDICT, MDBG",
-        f"test BLEU {scores['test']['bleu']:.2f}",
+        f"| a test | no | {scores['test']['n']:,} | {scores['test']['bleu']:.2f} | {scores['test']['chrf']:.2f} |",
         scores["test"]["bleu_signature"],
         "regard train --config recipes/mine.toml",
         "5,968 parameters",
     ):
         assert said in card
+
+
+def test_scores_of_text_unlike_the_training_text_come_first(model):
+    learned_from(model, "data/zh-en-tatoeba/train.tsv.xz")
+    scores = json.loads((model / "scores.json").read_text())
+    own, other = ({**scores["test"], "on": on, "bleu": bleu} for on, bleu in (("zh-en-tatoeba/t", 30), ("wiki/t", 9)))
+    how = {"precision": "float32", "method": "beam", "beam": 5}
+    (model / "scores.json").write_text(json.dumps({**scores, "tests": [{**own, **how}, {**other, **how}]}))
+    write_card(model, "regard train")
+    card = read_card(model)
+    assert card.index("| wiki/t | no | 10 | 9.00 |") < card.index("| zh-en-tatoeba/t | yes | 10 | 30.00 |")
+    assert f"`{scores['test']['chrf_signature']}`, beam search with 5, in float32." in card
 
 
 def test_a_model_without_positions_has_none(model):

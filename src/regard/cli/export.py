@@ -25,6 +25,7 @@ OURS = "regard"
 TO = f"Format: {OURS}, or that of another program, {', '.join(FORMATS)}."
 PRECISION = "float32, bfloat16 or int8: 4, 2 or 1 byte per weight."
 DEFAULT_PRECISION = "int8; float32 for another program"
+TEST = "Parallel text on which the new model is scored; may be repeated, the first is its main score."
 SHARD = "Split the weights into files of at most this many MiB."
 
 
@@ -34,7 +35,7 @@ def export(
     to: Annotated[str, Option(help=TO)] = OURS,
     precision: Annotated[str | None, Option(help=PRECISION, show_default=DEFAULT_PRECISION)] = None,
     shard_mib: Annotated[float | None, Option(help=SHARD, show_default="one file")] = None,
-    test: Annotated[list[str] | None, Option(help="Parallel text on which the new model is scored.")] = None,
+    test: Annotated[list[str] | None, Option(help=TEST)] = None,
     reverse: Reverse = False,
     made_by: Annotated[str | None, Option(help="Write a model card that names this training command.")] = None,
     overwrite: Annotated[bool, Option("--overwrite", help="Replace the model in the folder.")] = False,
@@ -77,13 +78,17 @@ def export_to(to: str, model: Path, out: Path, precision: str, overwrite: bool) 
     message(f"{FORMATS[to].title} in {precision}, {size:.1f} MiB, in {escape(str(out))}; {usage} shows how to run it")
 
 
-def save_scores(out: Path, test: list[str], reverse: bool) -> None:
-    """Score a model as it lies on disk, and add the result to its scores."""
-    translator = load_translator(out)
-    result: dict[str, Any] = asdict(score_translations(translator, test, reverse, translator.settings))
-    names = ", ".join(f"{Path(each).parent.name}/{Path(each).name}" for each in test)
+def save_scores(out: Path, tests: list[str], reverse: bool) -> None:
+    """Score a model as it lies on disk on each text by itself, and add the results to its scores."""
+    translator = load_translator(out, "float32")
+    how = {"precision": "float32", "method": translator.settings.method, "beam": translator.settings.beam}
+    results: list[dict[str, Any]] = []
+    for test in tests:
+        name = ", ".join(f"{Path(each).parent.name}/{Path(each).name}" for each in test.split(","))
+        found = asdict(score_translations(translator, [test], reverse, translator.settings))
+        results.append({**found, "on": name, **how})
     with atomic_file(out / SCORES) as draft:
-        write_json(draft, {**read_json(out / SCORES), "test": {**result, "on": names}})
+        write_json(draft, {**read_json(out / SCORES), "test": results[0], "tests": results})
 
 
 def score_translations(translator: Translator, data: list[str], reverse: bool, decode: DecodeSettings) -> Scores:

@@ -11,7 +11,7 @@ from regard.data.files import open_bytes
 from regard.extras import EXTRAS
 
 PROJECT = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-DISTRIBUTIONS = {"sklearn": "scikit-learn"}  # of modules with another name
+DISTRIBUTIONS = {"sklearn": "scikit-learn", "huggingface_hub": "huggingface-hub"}  # of modules with another name
 
 
 def names(requirements):

@@ -169,8 +169,17 @@ def build_embeddings(
     tgt = _table(settings, n_tgt, width)
     src = tgt if src_shares else _table(settings, n_src, width)
     output = tgt if output_shares else _table(settings, n_tgt, settings.d_model)
-    dropout = settings.dropout
-    return Embedding(src, src_position, dropout), Embedding(tgt, tgt_position, dropout), Output(output)
+    sides = [
+        Embedding(table, position, settings.dropout, settings.scale_embedding, _embedding_norm(settings))
+        for table, position in ((src, src_position), (tgt, tgt_position))
+    ]
+    return sides[0], sides[1], Output(output, settings.output_bias)
+
+
+def _embedding_norm(settings: ModelSettings) -> Norm | None:
+    if settings.embedding_norm and settings.norm == "batch":
+        raise ValueError("embedding_norm must be that of each token by itself, got norm 'batch': use 'layer' or 'rms'")
+    return choose(NORM, settings.norm, "norm")(settings.d_model) if settings.embedding_norm else None
 
 
 def _table(settings: ModelSettings, vocab_size: int, width: int) -> nn.Embedding | FactoredTable:

@@ -91,6 +91,9 @@ class ModelSettings:
     d_embedding: int | None = None  # width of a factorised embedding
     # One table of vectors for source, target and output; or for target and output, for source and target, for none.
     tie: Literal["all", "target", "inputs", "none"] = "all"
+    scale_embedding: bool = True  # whether vectors of tokens are multiplied by √D before positions join them
+    embedding_norm: bool = False  # a norm of vectors of tokens with their positions, before the first layer
+    output_bias: bool = False  # a number for each target token that is added to its logit
     attention: PartSettings = PartSettings("scaled_dot")
     position: PartSettings = PartSettings("sinusoidal")
 
@@ -123,6 +126,12 @@ class DecodeSettings:
     beam: int = 5
     n_best: int = 1
     length_penalty: float = 1.0  # hypotheses are ranked by log-probability / length ** length_penalty
+    # A sentence is done when as many as the beam have ended (full); when, besides, none in progress has a better score
+    # at its present length than the worst of them (heuristic); or when none can get a better one (never).
+    early_stopping: Literal["full", "heuristic", "never"] = "full"
+    # A hypothesis that reaches the longest length ranks behind those that ended; or among them; or ends, at no cost.
+    at_limit: Literal["behind", "among", "end"] = "behind"
+    forced_bos: int | None = None  # the token that every target begins with, at no cost, such as that of its language
     max_ratio: float = 2.0  # a target has at most max_ratio times the source's tokens …
     max_extra: int = 20  # … plus max_extra; a decoder writes at most max_extra tokens after the prompt
     temperature: float = 1.0
@@ -132,6 +141,8 @@ class DecodeSettings:
     batch_tokens: int = 4096  # source tokens in a batch, padding included
     # A text is translated sentence by sentence, as models are trained; or whole, unless it is longer than text.max_len.
     split: Literal["sentences", "overlong"] = "sentences"
+    # Whether a part is searched for again whose target repeats itself, is empty, or lacks an address or a long number.
+    retry: bool = True
 
     def __post_init__(self) -> None:
         for name, limit in LARGEST_DECODE.items():

@@ -11,9 +11,11 @@ EXTRAS = {
     **dict.fromkeys(("fastapi", "starlette", "pydantic", "uvicorn", "h11"), "serve"),
     "matplotlib": "plot",
     "anywidget": "notebook",
+    "py3langid": "clean",
     "gensim": "vectors",
     "sklearn": "tasks",
     **dict.fromkeys(("ctranslate2", "onnx"), "export"),
+    **dict.fromkeys(("huggingface_hub", "tokenizers"), "import"),
 }
 
 

@@ -31,6 +31,7 @@ VARIANTS = {
     "learned": replace(MODEL, position=part("learned", max_len=31), activation="silu"),
     "none": replace(MODEL, position=part("none"), d_embedding=5),
     "three tables": replace(MODEL, tie="none"),
+    "bias, unscaled": replace(MODEL, output_bias=True, scale_embedding=False),
 }
 
 

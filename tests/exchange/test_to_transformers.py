@@ -42,6 +42,7 @@ VARIANTS = {
     "three tables": (replace(MODEL, tie="none"), PegasusForConditionalGeneration),
     "output apart": (replace(MODEL, tie="inputs", norm_place="after"), MarianMTModel),
     "source apart": (replace(MODEL, tie="target"), PegasusForConditionalGeneration),
+    "bias, unscaled": (replace(MODEL, output_bias=True, scale_embedding=False), PegasusForConditionalGeneration),
 }
 
 

@@ -108,9 +108,9 @@ def test_skinny_gemm(R, D, D2, biased, relu):
     torch.testing.assert_close(out, want.relu() if relu else want, rtol=1e-4, atol=1e-4)
 
 
-def tables(B, N, T, n_best, penalty, limits, device):
+def tables(B, N, T, n_best, penalty, limits, device, rule="full"):
     """Makes what a search in slots keeps, all sentences at their beginning."""
-    beams = BeamState(B, N, T, n_best, penalty, torch.device(device))
+    beams = BeamState(B, N, T, n_best if rule == "full" else N, penalty, torch.device(device), rule)
     whole = {"dtype": torch.int32, "device": device}
     slots = Slots(
         torch.zeros(B, 1, 1, 2, 1, device=device),
@@ -124,6 +124,7 @@ def tables(B, N, T, n_best, penalty, limits, device):
     return beams, slots
 
 
+@pytest.mark.parametrize("rule", ["full", "heuristic", "never"])
 @pytest.mark.parametrize(
     ("B", "N", "T", "n_best", "penalty", "ends"),
     [
@@ -134,11 +135,11 @@ def tables(B, N, T, n_best, penalty, limits, device):
         (4, 4, 9, 4, 1.0, -3),
     ],
 )
-def test_a_search(B, N, T, n_best, penalty, ends):
+def test_a_search(B, N, T, n_best, penalty, ends, rule):
     from regard.kernels.beam import BeamArgs, HistoryArgs, advance
 
     limits = torch.randint(3, T - 1, (B,))
-    (beams, slots), (there, in_slots) = (tables(B, N, T, n_best, penalty, limits, d) for d in ("cpu", DEVICE))
+    (beams, slots), (there, in_slots) = (tables(B, N, T, n_best, penalty, limits, d, rule) for d in ("cpu", DEVICE))
     for _ in range(T - 2):
         logits = torch.randn(B * N, 12) * 2
         logits[:, EOS] += ends
@@ -146,7 +147,7 @@ def test_a_search(B, N, T, n_best, penalty, ends):
         live = ~beams.final
         slots.advance(*beams.advance(gains, tokens, slots.lengths))
         args = BeamArgs(*there.columns), HistoryArgs(*there.history.columns)
-        advance(*args, in_slots.origins, in_slots.lengths, *moved(gains, tokens), penalty)
+        advance(*args, in_slots.origins, in_slots.lengths, *moved(gains, tokens), penalty, rule)
         assert torch.equal(in_slots.lengths.cpu(), slots.lengths)
         for name in ("totals", "n_finished", "final"):
             torch.testing.assert_close(getattr(there, name).cpu()[live], getattr(beams, name)[live])

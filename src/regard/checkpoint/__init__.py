@@ -74,7 +74,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 def load_tokenizer(folder: Path, made: Settings) -> Tokenizer:
     """Read a model's tokenizer, which reads Traditional Chinese as Simplified if its settings say so."""
     sides = simplified_sides(made.data.src_lang, made.data.tgt_lang) if made.text.simplify else frozenset()
-    return Tokenizer.load(folder, sides)
+    return Tokenizer.load(folder, sides, (made.data.src_lang, made.data.tgt_lang))
 
 
 def read_settings(path: Path) -> Settings:
@@ -288,8 +288,11 @@ def read_scores(folder: Path) -> dict[str, Any]:
     """Read the scores of a model, {} where it has none; raise ValueError for what is no score."""
     path = folder / SCORES
     scores = read_json(path) if path.exists() else {}
-    for kind in ("test", "valid"):
-        table = scores.get(kind, {})
+    tests = scores.get("tests", [])
+    if not isinstance(tests, list):
+        raise ValueError(f"{path}: tests must be a list of tables of scores, got {tests!r:.60}")
+    tables = [(kind, scores.get(kind, {})) for kind in ("test", "valid")]
+    for kind, table in tables + [(f"tests.{n}", each) for n, each in enumerate(tests)]:
         if not isinstance(table, dict):
             raise ValueError(f"{path}: {kind} must be a table of scores, got {table!r:.60}")
         for name in MEASURES:

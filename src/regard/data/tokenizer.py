@@ -1,127 +1,30 @@
 """Strings <-> ids: SentencePiece and characters, with the span of each token."""
 
 import json
-import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
-from itertools import accumulate
+from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import sentencepiece
 
 from regard.atomic import atomic_file
 from regard.data.files import MIB, read_whole
+from regard.data.model_file import Piece as Piece
+from regard.data.model_file import PieceType as PieceType
+from regard.data.model_file import SentencePieceModel as SentencePieceModel
+from regard.data.model_file import parse_fields as parse_fields
+from regard.data.model_file import parse_model, piece_spans
 from regard.data.normalise import Side, normalise, simplify
 from regard.shapes import Array
 from regard.threads import COMPILED_CALLS
 
-VARINT, FIXED_64, BYTES, FIXED_32 = 0, 1, 2, 5  # wire types of protocol buffers
-BPE = 2  # model type in the file; 1 is unigram
-
-
-class PieceType(IntEnum):
-    """The type of a piece, numbered as in the file."""
-
-    NORMAL = 1
-    UNKNOWN = 2
-    CONTROL = 3
-    SYMBOL = 4  # user-defined: never split
-    UNUSED = 5
-    BYTE = 6
-
-
-class Piece(NamedTuple):
-    """A piece; its id is its index in the file. The score is a log-probability, or minus the rank of a merge."""
-
-    text: str
-    score: float
-    kind: PieceType
-
-
-@dataclass(frozen=True)
-class SentencePieceModel:
-    """The parts of a SentencePiece model file that the library does not expose."""
-
-    is_bpe: bool
-    pieces: list[Piece]
-
-    @property
-    def symbols(self) -> list[str]:
-        """Return the pieces that are never split."""
-        return [piece.text for piece in self.pieces if piece.kind is PieceType.SYMBOL]
-
-
-def parse_model(model: bytes) -> SentencePieceModel:
-    """Parse a model file; the library tells neither its type nor which pieces are symbols."""
-    try:
-        messages = [(number, value) for number, value in parse_fields(model) if isinstance(value, bytes)]
-        trainer = dict(parse_fields(next(value for number, value in messages if number == 2)))
-        pieces = [_piece(value) for number, value in messages if number == 1]
-    except (StopIteration, IndexError, KeyError, AssertionError, struct.error, ValueError) as error:
-        raise ValueError(f"a tokenizer must be a complete SentencePiece model, got a part of it ({error!r})") from error
-    return SentencePieceModel(trainer.get(3, 1) == BPE, pieces)
-
-
-def _piece(message: bytes) -> Piece:
-    fields = dict(parse_fields(message))
-    text, score, kind = fields.get(1, b""), fields.get(2, bytes(4)), fields.get(3, PieceType.NORMAL)
-    assert isinstance(text, bytes) and isinstance(score, bytes) and isinstance(kind, int), "a piece has three fields"
-    return Piece(text.decode(), struct.unpack("<f", score)[0], PieceType(kind))
-
-
-def parse_fields(message: bytes) -> Iterator[tuple[int, bytes | int]]:
-    """Yield the numbers and values of a protocol buffer's fields: integers as such, all else as bytes."""
-    at = 0
-    while at < len(message):
-        tag, at = _varint(message, at)
-        number, wire = tag >> 3, tag & 7
-        if wire == VARINT:
-            value, at = _varint(message, at)
-            yield number, value
-            continue
-        size, at = _varint(message, at) if wire == BYTES else ({FIXED_64: 8, FIXED_32: 4}[wire], at)
-        yield number, message[at : at + size]
-        at += size
-
-
-def _varint(message: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = message[at]
-        value |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return value, at
-
-
-PIECES, BEGIN, END = 2, 4, 5  # fields of SentencePiece's messages; offsets are in bytes
-
-
-def piece_spans(encoded: bytes, text: str) -> list[tuple[int, int]]:
-    """Return the character span of each piece in SentencePiece's message about a text, without spaces.
-
-    A piece without a character of its own, a space or a byte, gets the span of the next character.
-    """
-    ends = accumulate(len(character.encode()) for character in text)
-    places = {0: 0, **{end: i for i, end in enumerate(ends, start=1)}}  # bytes -> characters
-    pieces = (dict(parse_fields(value)) for number, value in parse_fields(encoded) if number == PIECES)  # pyright: ignore
-    return [_strip_space(text, places[piece.get(BEGIN, 0)], places[piece.get(END, 0)]) for piece in pieces]  # pyright: ignore
-
-
-def _strip_space(text: str, start: int, stop: int) -> tuple[int, int]:
-    while start < stop and text[start].isspace():
-        start += 1
-    while start < stop and text[stop - 1].isspace():
-        stop -= 1
-    return (start, stop) if start < stop else (start, min(start + 1, len(text)))
-
-
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 UNKNOWN = 1
 VISIBLE = {" ": "▁", "\n": "⏎", "\t": "⇥"}  # names of invisible characters
+BORROWED, TABLE_MARK = "regard.data.pieces", b'{"pieces"'  # what reads a table of pieces, and how one begins
 MARK = b'{"characters"'  # how a character model file begins; SentencePiece's begin with a line feed
 
 
@@ -233,11 +136,13 @@ class Tokenizer:
     """SentencePiece models for the two sides, one for both if the vocabulary is joint; or characters.
 
     Text is normalised before encoding, so `decode(encode(text, side), side) == normalise(text)` if no piece is
-    unknown, which byte fallback ensures. Characters encode and decode text unchanged. BOS and EOS are not added here.
+    unknown, which byte fallback ensures. Characters, and other programs' pieces, encode text unchanged. BOS and EOS are
+    not added here.
     """
 
-    models: tuple[bytes, ...]  # as SentencePiece writes them, or `learn_characters`: one for both sides, or two
+    models: tuple[bytes, ...]  # as SentencePiece, `learn_characters` or PieceTable write them: one for both, or two
     simplified: frozenset[Side] = frozenset()  # sides on which Traditional Chinese is read as Simplified
+    languages: tuple[str, str] | None = None  # which of those that a model of many knows are meant
 
     pad_id: ClassVar[int] = 0
     unk_id: ClassVar[int] = 1
@@ -246,7 +151,10 @@ class Tokenizer:
 
     def __post_init__(self) -> None:
         assert len(self.models) in {1, 2}, "a tokenizer has one model or two"
-        processors = [_processor(model) for model in self.models]
+        if self.borrowed:  # which few models are: nothing of it is imported for the others
+            processors = import_module(BORROWED).both_sides(self.models, self.languages)
+        else:
+            processors = [_processor(model) for model in self.models]
         object.__setattr__(self, "_processors", {"src": processors[0], "tgt": processors[-1]})
 
     @property
@@ -256,8 +164,13 @@ class Tokenizer:
 
     @property
     def exact(self) -> bool:
-        """Whether pieces are characters, so that text is not normalised."""
-        return is_characters(self.models[0])
+        """Whether text is cut as it is, without being normalised: into characters, or as another program does it."""
+        return is_characters(self.models[0]) or self.borrowed
+
+    @property
+    def borrowed(self) -> bool:
+        """Whether the pieces have another program's numbers."""
+        return self.models[0].startswith(TABLE_MARK)
 
     @property
     def symbols(self) -> set[str]:
@@ -265,6 +178,32 @@ class Tokenizer:
         if self.exact:
             return set()
         return set.intersection(*(set(parse_model(model).symbols) for model in self.models))
+
+    @property
+    def known_languages(self) -> tuple[str, ...]:
+        """The languages of which a text names one to the model, by its id; none for most models."""
+        return tuple(self._processor("src").table.languages) if self.borrowed else ()
+
+    @property
+    def names_source(self) -> bool:
+        """Whether the model is told the language of a source, and not just that of its target."""
+        return self.borrowed and self._processor("src").table.marked == "src"
+
+    @property
+    def forced_bos(self) -> int | None:
+        """The id of the language that targets begin with, in models that say so."""
+        return self._processor("tgt").forced_bos if self.borrowed else None
+
+    def check_languages(self) -> None:
+        """Raise ValueError where a model must be told two languages and was not."""
+        known = self.known_languages
+        if self.names_source and not {*(self.languages or ("",))} <= {*known}:
+            some = ", ".join(sorted(known)[:12]) + (", …" if len(known) > 12 else "")
+            given = " and ".join(self.languages or ("none",))
+            raise ValueError(
+                f"a model of many languages must be told which two are meant ({some}), got {given}: name them with "
+                "--from and --to, or src_lang and tgt_lang"
+            )
 
     def vocab_size(self, side: Side) -> int:
         with COMPILED_CALLS:
@@ -307,7 +246,7 @@ class Tokenizer:
         return piece_spans(encoded, plain)
 
     def __repr__(self) -> str:
-        kind = "characters" if self.exact else "SentencePiece"
+        kind = "borrowed" if self.borrowed else "characters" if self.exact else "SentencePiece"
         sizes = " and ".join(f"{self.vocab_size(side):,}" for side in ("src", "tgt")[: len(self.models)])
         return f"Tokenizer({kind}, {sizes} pieces)"
 
@@ -321,11 +260,13 @@ class Tokenizer:
             (folder / name).unlink(missing_ok=True)
 
     @classmethod
-    def load(cls, folder: Path, simplified: frozenset[Side] = frozenset()) -> "Tokenizer":
+    def load(
+        cls, folder: Path, simplified: frozenset[Side] = frozenset(), languages: tuple[str, str] | None = None
+    ) -> "Tokenizer":
         names = (JOINT,) if (folder / JOINT).exists() else SEPARATE
         models = tuple(_read(folder / name) for name in names)
         try:
-            return cls(models, simplified)
+            return cls(models, simplified, languages)
         except ValueError as error:
             raise ValueError(f"{_first_bad(folder, names, models)}: {error}") from error
 
@@ -357,7 +298,7 @@ def _first_bad(folder: Path, names: Sequence[str], models: Sequence[bytes]) -> P
     """Name the file of the first model that cannot be opened; opening each is slow, so it is done after a failure."""
     for name, model in zip(names, models, strict=True):
         try:
-            _processor(model)
+            (import_module(BORROWED).parse_table if model.startswith(TABLE_MARK) else _processor)(model)
         except ValueError:
             return folder / name
     return folder

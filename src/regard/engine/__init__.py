@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from regard.config import DecodeSettings, choose
 from regard.padding import Ids, length_sorted
 from regard.search import CHECK, SEARCH
-from regard.search.constrained import Constraint, constrained_search
+from regard.search.constrained import Constraint, check_constrained, constrained_search
+from regard.search.constraint import ConstraintAutomaton
 from regard.search.decoder import IncrementalDecoder
 from regard.search.hypothesis import Hypothesis
 from regard.shapes import Array, Int
@@ -43,7 +44,8 @@ class Engine(ABC):
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Search all sources in batches of like lengths; yield each one's hypotheses, best first, with its index.
 
-        Sources with constraints are searched step by step, over all tokens; the others as if they were alone.
+        All are searched as if they had no constraints; then those whose hypotheses do not all meet theirs are searched
+        again, step by step and over all tokens. So what a model says by itself costs nothing.
         """
         choose(SEARCH, settings.method, "method")
         if constraints is not None:
@@ -63,18 +65,22 @@ class Engine(ABC):
         vocabulary: Vocabulary | None,
         constraints: Sequence[Sequence[Constraint] | None],
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
-        """Search the sources without constraints as ever, then those that have some."""
         if len(constraints) != len(sources):
             raise ValueError(
                 f"each source must have its constraints or None, got {len(constraints)} for {len(sources)}"
             )
+        if any(constraints):
+            check_constrained(settings)
         prefixes = prefixes or [[]] * len(sources)
-        free = [i for i, own in enumerate(constraints) if not own]
-        found = self.search([sources[i] for i in free], settings, [prefixes[i] for i in free], vocabulary)
-        yield from ((free[i], hypotheses) for i, hypotheses in found)
-        bound = [(i, own) for i, own in enumerate(constraints) if own]
-        for batch in length_sorted([len(sources[i]) + 1 for i, _ in bound], settings.batch_tokens):
-            some, own = [bound[n][0] for n in batch], [bound[n][1] for n in batch]
+        unmet: list[tuple[int, Sequence[Constraint]]] = []
+        for i, hypotheses in self.search(sources, settings, prefixes, vocabulary):
+            own = constraints[i]
+            if own and not all(map(ConstraintAutomaton(own).is_met, (each.ids for each in hypotheses))):
+                unmet.append((i, own))
+            else:
+                yield i, hypotheses
+        for batch in length_sorted([len(sources[i]) + 1 for i, _ in unmet], settings.batch_tokens):
+            some, own = [unmet[n][0] for n in batch], [unmet[n][1] for n in batch]
             batch_prefixes = [prefixes[i] for i in some]
             yield from zip(
                 some,
@@ -132,16 +138,19 @@ class Scheduler(ABC):
 
 
 class BatchScheduler(Scheduler):
-    """Takes the oldest sentence and those with the same settings, as many as fill a batch, and searches them."""
+    """Takes the oldest sentence and those with the same settings, as many as fill a batch, and searches them.
+
+    A sentence may have constraints, which other schedulers know nothing of.
+    """
 
     def __init__(self, engine: Engine):
         self.engine = engine
-        self._waiting: dict[int, tuple[Ids, DecodeSettings]] = {}  # oldest first
+        self._waiting: dict[int, tuple[Ids, DecodeSettings, Sequence[Constraint]]] = {}  # oldest first
         self._n_added = 0
 
-    def add(self, ids: Ids, settings: DecodeSettings) -> int:
+    def add(self, ids: Ids, settings: DecodeSettings, constraints: Sequence[Constraint] = ()) -> int:
         choose(CHECK, settings.method, "method")(settings)
-        self._waiting[self._n_added] = (ids, settings)
+        self._waiting[self._n_added] = (ids, settings, constraints)
         self._n_added += 1
         return self._n_added - 1
 
@@ -151,8 +160,11 @@ class BatchScheduler(Scheduler):
     def step(self) -> list[tuple[int, list[Hypothesis] | Exception]]:
         if not self._waiting:
             return []
-        settings = next(iter(self._waiting.values()))[1]
-        alike = [number for number, (_, other) in self._waiting.items() if other == settings]
+        first, (source, settings, constraints) = next(iter(self._waiting.items()))
+        if constraints:  # alone, so that what cannot be met is nobody else's error
+            del self._waiting[first]
+            return [(first, self._search_alone(source, settings, constraints))]
+        alike = [number for number, waiting in self._waiting.items() if waiting[1:] == (settings, constraints)]
         lengths = [len(self._waiting[number][0]) + 1 for number in alike]
         batch = next(some for some in length_sorted(lengths, settings.batch_tokens) if 0 in some)
         numbers = [alike[i] for i in batch]
@@ -161,6 +173,14 @@ class BatchScheduler(Scheduler):
             return list(zip(numbers, self.engine.search_batch(sources, settings), strict=True))
         except Exception as error:
             return [(number, error) for number in numbers]
+
+    def _search_alone(
+        self, source: Ids, settings: DecodeSettings, constraints: Sequence[Constraint]
+    ) -> list[Hypothesis] | Exception:
+        try:
+            return next(self.engine.search([source], settings, constraints=[constraints]))[1]
+        except Exception as error:
+            return error
 
     def wants_more(self) -> bool:
         return not self._waiting

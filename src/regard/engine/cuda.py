@@ -56,7 +56,7 @@ class CudaEngine(Engine):
         constraints: Sequence[Sequence[Constraint] | None] | None = None,
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         free = constraints is None and (prefixes is None or not any(len(prefix) for prefix in prefixes))
-        if not free or vocabulary is not None or settings.method not in SELF_CONTAINED:
+        if not free or vocabulary is not None or not self_contained(settings):
             yield from super().search(sources, settings, prefixes, vocabulary, constraints)
             return
         CHECK[settings.method](settings)
@@ -84,6 +84,11 @@ def cuda_engine(model: Seq2Seq) -> CudaEngine | None:
     if transformer is None or not transformer.output.table.weight.is_cuda or rotary_width(transformer):
         return None
     return CudaEngine(transformer)
+
+
+def self_contained(settings: DecodeSettings) -> bool:
+    """Tell whether a search runs in slots: those that draw, or that begin with a given token, ask at each step."""
+    return settings.method in SELF_CONTAINED and settings.forced_bos is None
 
 
 class Bucket:
@@ -168,7 +173,7 @@ class SlotScheduler(Scheduler):
 
     def add(self, ids: Ids, settings: DecodeSettings) -> int:
         number = self._n_added
-        if settings.method not in SELF_CONTAINED:
+        if not self_contained(settings):
             self._in_batches[number] = self._batches.add(ids, settings)
             self._n_added += 1
             return number

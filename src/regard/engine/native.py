@@ -26,8 +26,9 @@ from regard.native import (
     n_threads,
     open_library,
 )
-from regard.padding import EOS, Ids, pad_sources
+from regard.padding import EOS, PAD, Ids, pad_sources
 from regard.search import CHECK
+from regard.search.beam import EARLY_STOPPING, early_stopping, n_scores
 from regard.search.decoder import DecoderState, IncrementalDecoder, TopK, allowed_log_probs
 from regard.search.hypothesis import INTEGERS, REALS, Hypothesis, free_lengths, make_hypothesis, ranked
 from regard.shapes import Array, Float, Int, np
@@ -140,7 +141,10 @@ class NativeDecoder(IncrementalDecoder):
         history, codes = SearchHistory(len(limits), max(limits), N), self.tgt_codes(0, max(limits))
         shortlist = None if shortlist is None else np.ascontiguousarray(shortlist, np.int64)
         words = (None, 0) if shortlist is None else (address(shortlist), len(shortlist))
-        options = (N, settings.n_best, self.min_token, max(limits), settings.length_penalty)
+        options = (N, settings.n_best, self.min_token, max(limits))
+        stop = (n_scores(settings, N), EARLY_STOPPING.index(early_stopping(settings, N)))
+        forced = settings.forced_bos or PAD, settings.at_limit == "end"
+        options = (*options, *stop, *forced, settings.length_penalty)
         args = BeamSearchArgs(*options, address(limits), *words, address(codes), *history.addresses())
         state = self.start(sources, N)
         search = self.library.new_beam_search(state.address, args)
@@ -149,7 +153,7 @@ class NativeDecoder(IncrementalDecoder):
                 pass
         finally:
             self.library.free_beam_search(search)
-        return [history.best(sentence, settings) for sentence in range(len(limits))]
+        return [history.best(sentence, settings, limit) for sentence, limit in enumerate(limits)]
 
 
 class SearchHistory:
@@ -165,8 +169,9 @@ class SearchHistory:
         """Yield where C++ writes, in the order of BeamSearchArgs."""
         return (address(each) for each in (*self.arrays.values(), self.lengths))
 
-    def best(self, sentence: int, settings: DecodeSettings) -> list[Hypothesis]:
+    def best(self, sentence: int, settings: DecodeSettings, limit: int) -> list[Hypothesis]:
         """Return the `n_best` hypotheses of a sentence, as `best_hypotheses` does: unfinished ones if too few ended."""
+        longest = limit if settings.at_limit == "among" else None
         first, n_steps, N = sentence * self.T * self.N, self.lengths[sentence], self.N
         ends = self.arrays["end_totals"][first : first + n_steps * N].tolist()
         scores = {i: total / (i // N + 1.0) ** settings.length_penalty for i, total in enumerate(ends) if total > -inf}
@@ -176,10 +181,11 @@ class SearchHistory:
             tokens, log_probs = [*tokens, EOS], [*log_probs, self.arrays["end_log_probs"][first + i]]
             found.append(make_hypothesis(tokens, log_probs, settings.length_penalty))
         last = first + (n_steps - 1) * N
-        for row in range(min(N, settings.n_best) if len(found) < settings.n_best else 0):
+        joining = len(found) < settings.n_best or n_steps == longest
+        for row in range(min(N, settings.n_best) if joining else 0):
             if self.arrays["totals"][last + row] > -inf:  # largest first, since that is how a search goes on
                 found.append(make_hypothesis(*self._trace_back(first, n_steps, row), settings.length_penalty))
-        return ranked(found, settings.n_best)
+        return ranked(found, settings.n_best, longest)
 
     def _trace_back(self, first: int, n_steps: int, row: int) -> tuple[list[int], list[float]]:
         at = []

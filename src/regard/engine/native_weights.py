@@ -42,19 +42,33 @@ class TransformerWeights:
     n_layers: tuple[int, int]  # of encoder and decoder
     src_codes: Codes
     tgt_codes: Codes
+    scale_embedding: bool = True  # by √D
+
+    @property
+    def embedding_norm(self) -> bool:
+        """Whether vectors of tokens with their positions are normalised."""
+        return "src.norm.weight" in self.arrays
+
+    @property
+    def output_bias(self) -> Matrix | None:
+        """The numbers that are added to logits, (V)."""
+        return self.arrays.get("output.bias")
 
     def config(self, precision: str) -> ModelConfig:
         """Return the sizes as C++ takes them."""
         d_ff, D = len(self.arrays["encoder.layers.0.feed_forward.inner.bias"]), self.d_model
         vocab_sizes = len(self.src_table), len(self.output_table)
         parts = NORM[self.norm], self.norm_first, ACTIVATION[self.activation]
-        parts = (*parts, PRECISION[precision], self.d_rotary)
+        parts = (*parts, PRECISION[precision], self.d_rotary, self.scale_embedding, self.embedding_norm)
         return ModelConfig(D, self.n_heads, d_ff, *vocab_sizes, *self.n_layers, *parts)
 
     def parameters(self) -> Iterator[Matrix | None]:
         """Yield all arrays in the order in which `model.h` takes them; a bias or norm that is not there is None."""
         yield self.src_table
         yield self.tgt_table
+        if self.embedding_norm:
+            yield from self._norm("src.norm")
+            yield from self._norm("tgt.norm")
         n_encoder, n_decoder = self.n_layers
         for n in range(n_encoder):
             yield from self._self_attention(f"encoder.layers.{n}")
@@ -71,7 +85,7 @@ class TransformerWeights:
             yield from self._norm("encoder.last_norm")
             yield from self._norm("decoder.last_norm")
         yield self.output_table
-        yield None
+        yield self.output_bias
 
     def _self_attention(self, layer: str) -> Iterator[Matrix | None]:
         q, k, v, out = (f"{layer}.attention.{name}" for name in MAPS)
@@ -157,6 +171,7 @@ def from_arrays(
         (settings.n_encoder_layers, settings.n_decoder_layers),
         src_codes,
         tgt_codes,
+        settings.scale_embedding,
     )
 
 
@@ -181,6 +196,10 @@ def expected_shapes(settings: ModelSettings, vocab_sizes: tuple[int, int]) -> di
     if settings.position.name == "learned":
         length = settings.position.options.get("max_len", 1024)
         shapes |= {f"{side}.position.table": (length, D) for side in ("src", "tgt")}
+    if settings.embedding_norm:
+        shapes |= _norm_shapes("src.norm", settings) | _norm_shapes("tgt.norm", settings)
+    if settings.output_bias:
+        shapes["output.bias"] = (vocab_sizes[1],)
     for stack, n_layers, kinds in (
         ("encoder", settings.n_encoder_layers, ("attention",)),
         ("decoder", settings.n_decoder_layers, ("attention", "cross_attention")),

@@ -59,12 +59,15 @@ def packable(model: Seq2Seq) -> Transformer | None:
     layers: list[Any] = [*model.encoder.layers, *decoder_layers]
     residuals: list[Any] = [module for module in model.modules() if type(module) is Residual]
     first, last = residuals[0], (model.encoder.last_norm, model.decoder.last_norm)
-    norms = [one.norm for one in residuals] + [norm for norm in last if norm is not None]
+    embedding_norms = (model.src.norm, model.tgt.norm)
+    norms = [one.norm for one in residuals] + [norm for norm in (*last, *embedding_norms) if norm is not None]
     alike = (
         {side.table.embedding_dim for side in (model.src, model.tgt, model.output)},
         {(layer.attention.n_heads, layer.feed_forward.inner.out_features) for layer in layers},
         {layer.feed_forward.activation for layer in layers},
         {one.norm_first for one in residuals} | {norm is not None for norm in last},
+        {norm is not None for norm in embedding_norms},
+        {(side.scale == 1.0, side.table.embedding_dim) for side in (model.src, model.tgt)},
         {type(norm) for norm in norms} | {type(first.norm)},
         {_rotary_base(part.position) for part in (model.src, model.tgt, *(layer.attention for layer in layers))},
         {_rotary_base(layer.cross_attention.position) for layer in decoder_layers} | {None},
@@ -105,6 +108,7 @@ def from_transformer(model: Transformer) -> TransformerWeights:
         (len(model.encoder.layers), len(model.decoder.layers)),
         _codes(model.src, d_rotary),
         _codes(model.tgt, d_rotary),
+        model.tgt.scale != 1.0 or src.shape[1] == 1,
     )
 
 

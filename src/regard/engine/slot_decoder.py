@@ -116,8 +116,9 @@ class SlotDecoder:
         layers: list[Any] = list(model.decoder.layers)
         self.layers = [SlotLayer(layer) for layer in layers]
         self.last_norm = model.decoder.last_norm
-        self.embeddings = model.tgt.table.weight.detach() * model.tgt.table.embedding_dim**0.5
-        self.output = model.output.table.weight.detach()
+        self.embeddings = model.tgt.table.weight.detach() * model.tgt.scale
+        self.embedding_norm = model.tgt.norm
+        self.output, self.output_bias = model.output.table.weight.detach(), model.output.bias
         self.limit = model.limit
         self.positions = PositionTable(model.tgt.position, self.embeddings)
         cross = [layer.cross_attention for layer in layers]
@@ -149,11 +150,12 @@ class SlotDecoder:
     ) -> tuple[Float[Tensor, "R k"], Int[Tensor, "R k"]]:
         """Read one token for each hypothesis, and return the k most probable next ones with their log-probabilities."""
         x, update = (self.embeddings[tokens] + codes[slots.lengths.long()][:, None]).flatten(0, 1), None
+        x = x if self.embedding_norm is None else self.embedding_norm(x)
         for number, layer in enumerate(self.layers):
             x, update = layer(x, update, slots, number)
         if self.last_norm is not None:
             _, x = add_norm(x, update, self.last_norm)
-        return best_tokens(linear(x, self.output, None), k, self.min_token)
+        return best_tokens(linear(x, self.output, self.output_bias), k, self.min_token)
 
 
 @torch.no_grad()

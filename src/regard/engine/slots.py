@@ -12,6 +12,7 @@ from regard.config import DecodeSettings
 from regard.engine.slot_decoder import SlotDecoder
 from regard.ops import triton_kernels
 from regard.padding import BOS, EOS, Ids
+from regard.search.beam import early_stopping, n_scores
 from regard.search.hypothesis import (
     INTEGERS,
     REALS,
@@ -125,12 +126,15 @@ class BeamState:
     A slot is final by the stop rule of `BestFinished.is_final`; it stays as it is until another sentence begins there.
     """
 
-    def __init__(self, B: int, N: int, T: int, n_best: int, length_penalty: float, device: torch.device):
+    def __init__(
+        self, B: int, N: int, T: int, n_scores: int, length_penalty: float, device: torch.device, rule: str = "full"
+    ):
         self.history = BeamHistory(B, T, N, device)
         self.length_penalty = length_penalty
+        self.rule = rule  # of early stopping
         self.tokens = torch.full((B, N), BOS, device=device)
         self.totals = torch.zeros(B, N, dtype=torch.float64, device=device)
-        self.best_scores = torch.zeros(B, n_best, dtype=torch.float64, device=device)  # of finished hypotheses
+        self.best_scores = torch.zeros(B, n_scores, dtype=torch.float64, device=device)  # of finished hypotheses
         self.n_finished = torch.zeros(B, dtype=torch.int64, device=device)
         self.limits = torch.ones(B, dtype=torch.int64, device=device)
         self.final = torch.ones(B, dtype=torch.bool, device=device)
@@ -174,6 +178,15 @@ class BeamState:
         self.final |= self._is_final(lengths + 1, N)
         return going["parents"], writes
 
+    def free_ends(
+        self, log_probs: Float[Tensor, "R k"], tokens: Int[Tensor, "R k"], lengths: Int[Tensor, " B"]
+    ) -> tuple[Float[Tensor, "R k"], Int[Tensor, "R k"]]:
+        """Let hypotheses end at their longest length, at no cost."""
+        ended = (self.limits == lengths + 1).repeat_interleave(self.totals.shape[1])[:, None]
+        free = torch.full_like(log_probs, -torch.inf)
+        free[:, 0] = 0.0
+        return torch.where(ended, free, log_probs), tokens.masked_fill(ended, EOS)
+
     def _count_ends(self, scores: Float[Tensor, "B N"], ended: Bool[Tensor, "B N"]) -> None:
         M = self.best_scores.shape[1]
         scores = torch.cat([self.best_scores, scores], dim=1)
@@ -182,8 +195,11 @@ class BeamState:
 
     def _is_final(self, lengths: Int[Tensor, " B"], N: int) -> Bool[Tensor, " B"]:
         reach = self.limits.double() if self.length_penalty > 0 else lengths + 1.0
-        bound = self.totals.amax(1) / reach**self.length_penalty
-        return (self.n_finished >= N) | (bound <= self.best_scores[:, -1]) | (self.limits <= lengths)
+        best, worst = self.totals.amax(1), self.best_scores[:, -1]
+        final = (best / reach**self.length_penalty <= worst) | (self.limits <= lengths)
+        if self.rule == "full":
+            return final | (self.n_finished >= N)
+        return final | (best / lengths**self.length_penalty <= worst) if self.rule == "heuristic" else final
 
 
 class SlotPool:
@@ -195,7 +211,8 @@ class SlotPool:
         self.decoder, self.settings = decoder, settings
         self.k = min(N + 1, len(decoder.output))
         self.slots = decoder.make_slots(B, N, S, T)
-        self.beams = BeamState(B, N, T, settings.n_best, settings.length_penalty, device)
+        rule = early_stopping(settings, N)
+        self.beams = BeamState(B, N, T, n_scores(settings, N), settings.length_penalty, device, rule)
         known = decoder.positions.at(0, T if decoder.limit is None else min(T, decoder.limit))
         self.codes = torch.cat([known, known.new_zeros(T - len(known), known.shape[1])])  # no sentence gets there
         self.sentences = np.full(B, FREE)  # the number of the one in each slot
@@ -260,20 +277,23 @@ class SlotPool:
 
     def _hypotheses(self, slots: Int[Tensor, " M"]) -> list[list[Hypothesis]]:
         history, lengths, settings = self.beams.history, self.slots.lengths, self.settings
-        if self.on_gpu:
+        if self.on_gpu and settings.at_limit != "among":
             kernel = triton_kernels().beam
             args = kernel.HistoryArgs(*history.columns)
             tokens, log_probs = kernel.traceback(args, slots, lengths, settings.n_best, settings.length_penalty)
             return make_hypotheses(tokens.cpu().numpy(), log_probs.cpu().numpy(), settings.length_penalty)
-        here = lengths[slots].numpy()
-        return best_hypotheses(history.take(slots, int(here.max())), here, settings)
+        here, limits = lengths[slots].cpu().numpy(), self.beams.limits[slots].cpu().numpy()
+        return best_hypotheses(history.take(slots, int(here.max())), here, settings, limits)
 
     def _step(self) -> None:
         log_probs, tokens = self.decoder.step(self.beams.tokens, self.slots, self.codes, self.k)
+        if self.settings.at_limit == "end":
+            log_probs, tokens = self.beams.free_ends(log_probs, tokens, self.slots.lengths)
         if log_probs.is_cuda:
             kernel, beams, slots = triton_kernels().beam, self.beams, self.slots
             args = kernel.BeamArgs(*beams.columns), kernel.HistoryArgs(*beams.history.columns)
-            return kernel.advance(*args, slots.origins, slots.lengths, log_probs, tokens, beams.length_penalty)
+            rules = beams.length_penalty, beams.rule
+            return kernel.advance(*args, slots.origins, slots.lengths, log_probs, tokens, *rules)
         return self.slots.advance(*self.beams.advance(log_probs, tokens, self.slots.lengths))
 
 

@@ -62,6 +62,7 @@ def unsayable(to: Format, made: Settings, joint: bool) -> list[str]:
     found += [] if model.position.name in to.positions else [f"position {model.position.name!r}"]
     found += [] if model.norm in to.norms else [f"norm {model.norm!r}"]
     found += [] if joint or to.two_vocabularies else ["text.joint false, two vocabularies"]
+    found += ["embedding_norm true"] if model.embedding_norm else []
     return found or ([] if packs(model) else [f"position {model.position.name!r} with {dict(model.position.options)}"])
 
 
@@ -109,6 +110,9 @@ def open_outgoing(path: Path, to: str, precision: str) -> Outgoing:
     made = read_settings(folder / CONFIG)
     tokenizer = load_tokenizer(folder, made)
     refuse(path, to, made, tokenizer.joint)
+    if tokenizer.borrowed:
+        way_out = "use the folder that it was imported from, or export it without --to"
+        raise ValueError(f"{path}: an export must have a tokenizer of ours, got an imported model's: {way_out}")
     choose(dict.fromkeys(FORMATS[to].precisions), precision, f"precision of {FORMATS[to].title}")
     stored = read_stored(folder)
     check_sizes(made.model, stored.arrays, folder / CONFIG)

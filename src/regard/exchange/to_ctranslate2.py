@@ -51,6 +51,10 @@ def specification(weights: TransformerWeights, n_positions: int, words: tuple[li
     spec.encoder.embeddings[0].weight = as_floats(weights.src_table)
     spec.decoder.embeddings.weight = as_floats(weights.tgt_table)
     spec.decoder.projection.weight = as_floats(weights.output_table)
+    if weights.output_bias is not None:
+        spec.decoder.projection.bias = as_floats(weights.output_bias)
+    for stack in (spec.encoder, spec.decoder):
+        stack.scale_embeddings = weights.scale_embedding
     source, target = words
     spec.register_source_vocabulary(source)
     spec.register_target_vocabulary(target)

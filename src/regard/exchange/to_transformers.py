@@ -16,15 +16,11 @@ from regard.data.tokenizer import Tokenizer
 from regard.engine.native_weights import TransformerWeights, as_floats
 from regard.exchange.outgoing import Outgoing, outgoing_card, position_table, usage, write_table
 from regard.exchange.tokenizer_json import tokenizer_json
+from regard.foreign.architecture import ATTENTIONS, MAPS, OTHERS, PARTS
 from regard.shapes import Array, np
 
 CLASSES = {True: ("pegasus", "PegasusForConditionalGeneration"), False: ("marian", "MarianMTModel")}  # by pre-norm
 WEIGHTS = "model.safetensors"
-MAPS = {"w_q": "q_proj", "w_k": "k_proj", "w_v": "v_proj", "w_o": "out_proj"}
-# Our names inside a layer and theirs; the norm of each sub-layer stands before it or after it, as in the class.
-ATTENTIONS = {"attention": "self_attn", "cross_attention": "encoder_attn"}
-OTHERS = {"feed_forward.inner": "fc1", "feed_forward.outer": "fc2", "after_feed_forward.norm": "final_layer_norm"}
-PARTS = ("weight", "bias")
 
 
 def write_transformers(model: Outgoing, part: Path, name: str, precision: str) -> list[str]:
@@ -86,7 +82,7 @@ def config(model: Outgoing) -> dict[str, Any]:
         "activation_dropout": made.dropout,
         "attention_dropout": 0.0,
         "max_position_embeddings": model.n_positions,
-        "scale_embedding": True,
+        "scale_embedding": weights.scale_embedding,
         "tie_word_embeddings": _tied(weights),
         "forced_eos_token_id": None,
         "use_cache": True,
@@ -119,7 +115,8 @@ def _tied(weights: TransformerWeights) -> bool:
 def named_arrays(model: Outgoing) -> Iterator[tuple[str, Array]]:
     """Yield our arrays under their names; a table that all share once."""
     weights = model.weights
-    yield "final_logits_bias", np.zeros((1, len(weights.output_table)), np.float32)
+    bias = np.zeros(len(weights.output_table)) if weights.output_bias is None else as_floats(weights.output_bias)
+    yield "final_logits_bias", bias.astype(np.float32).reshape(1, -1)
     if weights.norm_first or _tied(weights):
         yield "model.shared.weight", as_floats(weights.src_table)
     if not _tied(weights):

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from regard.padding import EOS
 
+EARLY_STOPPING = ("full", "heuristic", "never")  # as in search/beam.py, which is below
 LOWEST = -1e300  # stands for −∞ among continuations, so that one that was taken can be less
 
 
@@ -52,6 +53,7 @@ def advance(
     log_probs: Tensor,
     tokens: Tensor,
     length_penalty: float,
+    early_stopping: str = "full",
 ) -> None:
     """Continue with the N best of the k most probable tokens of each hypothesis, (B N, k), in place.
 
@@ -63,6 +65,7 @@ def advance(
         N=N,
         K=k,
         M=M,
+        RULE=EARLY_STOPPING.index(early_stopping),
         BLOCK=triton.next_power_of_2(N * k),
         ROWS=triton.next_power_of_2(N),
         BEST=triton.next_power_of_2(M),
@@ -75,8 +78,8 @@ def advance(
 @triton.jit
 def _advance_kernel(
     log_probs_ptr, tokens_ptr, beams, history, origins_ptr, lengths_ptr, T, penalty,
-    N: tl.constexpr, K: tl.constexpr, M: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, BEST: tl.constexpr,
-    EOS: tl.constexpr, LOWEST: tl.constexpr,
+    N: tl.constexpr, K: tl.constexpr, M: tl.constexpr, RULE: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr,
+    BEST: tl.constexpr, EOS: tl.constexpr, LOWEST: tl.constexpr,
 ):  # fmt: skip
     slot = tl.program_id(0).to(tl.int64)
     length = tl.load(lengths_ptr + slot).to(tl.int64)
@@ -113,7 +116,7 @@ def _advance_kernel(
     was_final = tl.load(beams.final + slot) != 0
     after = tl.where(was_final, length, length + 1)
     _inherit(origins_ptr, slot, parents, rows, after, T, N)
-    final = _is_final(highest, finished, best, tl.load(beams.limits + slot), length, penalty, N)
+    final = _is_final(highest, finished, best, tl.load(beams.limits + slot), length, penalty, N, RULE)
     tl.debug_barrier()  # all has been read before any of it is written
     tl.store(beams.best_scores + slot * M + scores, best, scores < M)
     tl.store(beams.n_finished + slot, finished)
@@ -146,10 +149,16 @@ def _power(length, penalty):
 
 
 @triton.jit
-def _is_final(highest, finished, best, limit, length, penalty, N: tl.constexpr):
+def _is_final(highest, finished, best, limit, length, penalty, N: tl.constexpr, RULE: tl.constexpr):
     """Return whether a sentence is final, by the rule of `BestFinished.is_final`."""
     bound = highest / _power(tl.where(penalty > 0, limit, length + 2), penalty)
-    return (finished >= N) | (bound <= tl.min(best, 0)) | (limit <= length + 1)
+    worst = tl.min(best, 0)
+    final = (bound <= worst) | (limit <= length + 1)
+    if RULE == 0:
+        final = final | (finished >= N)
+    if RULE == 1:
+        final = final | (highest / _power(length + 1, penalty) <= worst)
+    return final
 
 
 @triton.jit

@@ -1,5 +1,6 @@
 """Linear layers, dropout, the feed-forward network, embeddings and logits."""
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -76,17 +77,33 @@ class FactoredTable(nn.Module):
 
 
 class Embedding(nn.Module):
-    """`√D · table[ids]` with positions, dropped out while training (arXiv:1706.03762, 3.4 and 3.5)."""
+    """`√D · table[ids]` with positions, dropped out while training (arXiv:1706.03762, 3.4 and 3.5).
 
-    def __init__(self, table: nn.Embedding | FactoredTable, position: Position, dropout: float):
+    Some models leave √D out, and some normalise the sum (arXiv:1910.13461).
+    """
+
+    def __init__(
+        self,
+        table: nn.Embedding | FactoredTable,
+        position: Position,
+        dropout: float,
+        scaled: bool = True,
+        norm: nn.Module | None = None,
+    ):
         super().__init__()
         self.table = table
         self.position = position
         self.dropout = Dropout(dropout)
+        self.scale = table.embedding_dim**0.5 if scaled else 1.0
+        self.norm = norm
+
+    def words(self, ids: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+        """Return the vectors of tokens, scaled, which positions are to join."""
+        return self.table(ids) * self.scale
 
     def forward(self, ids: Int[Tensor, "B T"], positions: Int[Tensor, "#B T *axes"]) -> Float[Tensor, "B T D"]:
-        vectors = self.table(ids) * self.table.embedding_dim**0.5
-        return self.dropout(self.position.embed(vectors, positions))
+        x = self.position.embed(self.words(ids), positions)
+        return self.dropout(x if self.norm is None else self.norm(x))
 
 
 def make_table(vocab_size: int, width: int, pad_id: int) -> nn.Embedding:
@@ -98,11 +115,12 @@ def make_table(vocab_size: int, width: int, pad_id: int) -> nn.Embedding:
 
 
 class Output(nn.Module):
-    """Logits of vectors: a linear map without bias, which may share the table of the tokens."""
+    """Logits of vectors: a linear map, which may share the table of the tokens and may have a bias."""
 
-    def __init__(self, table: nn.Embedding | FactoredTable):
+    def __init__(self, table: nn.Embedding | FactoredTable, bias: bool = False):
         super().__init__()
         self.table = table
+        self.bias = nn.Parameter(torch.zeros(table.num_embeddings)) if bias else None
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
-        return F.linear(x, self.table.weight)
+        return F.linear(x, self.table.weight, self.bias)

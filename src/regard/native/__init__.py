@@ -58,7 +58,7 @@ class ModelConfig(Structure):
         (name, c_int64)
         for name in (
             *("D", "H", "F", "src_vocab_size", "tgt_vocab_size", "n_encoder_layers", "n_decoder_layers"),
-            *("norm", "norm_first", "activation", "precision", "d_rotary"),
+            *("norm", "norm_first", "activation", "precision", "d_rotary", "scale_embedding", "embedding_norm"),
         )
     ]
 
@@ -79,7 +79,10 @@ class BeamSearchArgs(Structure):
     """What is wanted of a search, and where its history goes (`search/hypothesis.py`); beam_search.h has the same."""
 
     _fields_ = [
-        *((name, c_int64) for name in ("N", "n_best", "min_token", "T")),
+        *(
+            (name, c_int64)
+            for name in ("N", "n_best", "min_token", "T", "n_scores", "early_stopping", "first_token", "forced_end")
+        ),
         ("length_penalty", c_double),
         *((name, c_void_p) for name in ("max_lengths", "shortlist")),
         ("n_shortlist", c_int64),

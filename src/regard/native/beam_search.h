@@ -8,7 +8,10 @@
 
 namespace regard {
 
-constexpr int64_t BOS = 2, EOS = 3;  // as in Python
+constexpr int64_t PAD = 0, BOS = 2, EOS = 3;  // as in Python
+
+// When a sentence is done before its maximum length, besides where nothing better can be found.
+enum class EarlyStopping : int64_t { full = 0, heuristic = 1, never = 2 };
 
 // Filled in by Python: the settings, and arrays for the history of the search, from which Python traces back the
 // hypotheses.
@@ -16,6 +19,10 @@ struct BeamSearchArgs {
     int64_t N, n_best;  // hypotheses that are continued, and finished ones that are wanted
     int64_t min_token;  // smaller tokens are never generated
     int64_t T;          // the largest of max_lengths
+    int64_t n_scores;   // best scores of finished hypotheses that are remembered
+    EarlyStopping early_stopping;
+    int64_t first_token;  // that every hypothesis begins with, at no cost; PAD: none
+    int64_t forced_end;   // whether hypotheses end at their maximum length, at no cost
     double length_penalty;
     const int64_t* max_lengths;  // (B)
     const int64_t* shortlist;    // tokens that may be generated, EOS among them; null: all from min_token on
@@ -43,7 +50,7 @@ class Beam {
         : args_(args),
           sentence_(sentence),
           totals_(args.N, NEG_INF),
-          best_scores_(args.n_best, NEG_INF),
+          best_scores_(args.n_scores, NEG_INF),
           last_tokens_(args.N, BOS),
           parents_(args.N),
           candidates_(2 * args.N) {
@@ -56,11 +63,14 @@ class Beam {
 
     // Continue with the N best of k continuations (N, k) of each hypothesis; return whether the sentence is done.
     bool advance(const float* log_probs, const int64_t* tokens, int64_t k, int64_t step) {
-        const int64_t N = args_.N, at = (sentence_ * args_.T + step) * N, n = find_candidates(log_probs, tokens, k);
+        const int64_t N = args_.N, at = (sentence_ * args_.T + step) * N;
+        const bool forced = args_.forced_end && step + 1 == args_.max_lengths[sentence_];
+        const int64_t n = forced ? end_all() : find_candidates(log_probs, tokens, k);
         for (int64_t i = 0; i < N; i++) record_end(candidates_[i], at + i, step + 1);
         int64_t n_continued = 0;
         for (int64_t i = 0; i < n && n_continued < N; i++)
             if (candidates_[i].token != EOS) extend(candidates_[i], n_continued, at + n_continued), n_continued++;
+        for (int64_t i = n_continued; i < N; i++) args_.totals[at + i] = NEG_INF;
         return is_done(step + 1);
     }
 
@@ -76,13 +86,22 @@ class Beam {
         return n;
     }
 
+    // Let every hypothesis end, at no cost.
+    int64_t end_all() {
+        const auto better = [](const Candidate& a, const Candidate& b) { return a.total > b.total; };
+        int64_t n = 0;
+        for (int64_t i = 0; i < args_.N; i++)
+            n = insert_top_k(candidates_.data(), n, 2 * args_.N, Candidate{totals_[i], 0.0f, EOS, int32_t(i)}, better);
+        return n;
+    }
+
     void record_end(const Candidate& candidate, int64_t at, int64_t length) {
         const double total = candidate.token == EOS ? candidate.total : NEG_INF;
         args_.end_parents[at] = candidate.parent;
         args_.end_log_probs[at] = candidate.log_prob, args_.end_totals[at] = total;
         if (total == NEG_INF) return;
         n_finished_++;
-        insert_top_k(best_scores_.data(), args_.n_best, args_.n_best, score(total, length), std::greater<double>());
+        insert_top_k(best_scores_.data(), args_.n_scores, args_.n_scores, score(total, length), std::greater<double>());
     }
 
     void extend(const Candidate& candidate, int64_t i, int64_t at) {
@@ -93,20 +112,22 @@ class Beam {
 
     double score(double total, double length) const { return total / std::pow(length, args_.length_penalty); }
 
-    // A sentence is done with N finished hypotheses, at its maximum length, or when no hypothesis can reach the n_best
-    // finished ones: its total never grows, so its best possible score is that of its total at the longest length for
-    // a positive penalty, and at the next length otherwise.
+    // A sentence is done with N finished hypotheses, at its maximum length, or when no hypothesis can reach the last of
+    // the best finished ones: its total never grows, so its best possible score is that of its total at the longest
+    // length for a positive penalty, and at the next length otherwise. The heuristic takes its score at this length.
     bool is_done(int64_t length) const {
         const int64_t max_length = args_.max_lengths[sentence_];
         const double best_total = *std::max_element(totals_.begin(), totals_.end());
         const double bound = score(best_total, args_.length_penalty > 0 ? max_length : length + 1);
-        return n_finished_ >= args_.N || bound <= best_scores_.back() || max_length <= length;
+        if (bound <= best_scores_.back() || max_length <= length) return true;
+        if (args_.early_stopping == EarlyStopping::full) return n_finished_ >= args_.N;
+        return args_.early_stopping == EarlyStopping::heuristic && score(best_total, length) <= best_scores_.back();
     }
 
     const BeamSearchArgs& args_;
     const int64_t sentence_;
     std::vector<double> totals_;
-    std::vector<double> best_scores_;  // the n_best of finished hypotheses, largest first
+    std::vector<double> best_scores_;  // the n_scores of finished hypotheses, largest first
     std::vector<int64_t> last_tokens_;
     std::vector<int32_t> parents_;
     std::vector<Candidate> candidates_;
@@ -143,7 +164,11 @@ class BeamSearch {
         const int64_t R = tokens.size();
         const float* position = args_.positions + step_ * decoder_.config().position_width();
         const float* logits = decoder_.step(tokens.data(), position, threads);
+        const bool begins = step_ == 0 && args_.first_token != PAD;
+        const std::vector<int64_t> first(begins ? R : 0, args_.first_token);
+        options_.forced = begins ? first.data() : nullptr;
         top_k(logits, R, decoder_.n_logits(), options_, threads, log_probs_.data(), next_tokens_.data());
+        for (int64_t r = 0; begins && r < R; r++) log_probs_[r * options_.k] = 0.0f;
         for (int64_t i = 0; args_.shortlist && i < R * options_.k; i++)
             next_tokens_[i] = args_.shortlist[next_tokens_[i]];
     }

@@ -112,6 +112,7 @@ int regard_beam_search_new(Decoder* decoder, const BeamSearchArgs* args, BeamSea
     return guard([&] {
         const int64_t vocab_size = decoder->config().tgt_vocab_size;
         if (args->shortlist && !all_below(args->shortlist, args->n_shortlist, vocab_size)) return INVALID_TOKEN;
+        if (!all_below(&args->first_token, 1, args->shortlist ? 1 : vocab_size)) return INVALID_TOKEN;
         *search = new BeamSearch(*decoder, *args);
         return SUCCESS;
     });

@@ -42,7 +42,7 @@ class Decoder {
         const int64_t R = n_rows();
         activations_.resize(R, threads);
         for (int64_t r = 0; r < R; r++) {
-            embed(activations_, r, model_.tgt_embedding, tokens[r], position);
+            embed(activations_, r, model_.tgt_embedding, model_.tgt_norm, tokens[r], position);
             cache_rows_[r].push_back(r);
         }
         for (size_t l = 0; l < model_.decoder_layers.size(); l++) {

@@ -50,7 +50,8 @@ inline void encode(Activations& a, const SourceBatch& src, const std::vector<int
     a.resize(offsets.back(), threads);
     for (int64_t b = 0; b < src.B; b++)
         for (int64_t t = 0; t < src.lengths[b]; t++)
-            embed(a, offsets[b] + t, model.src_embedding, src.ids[b * src.S + t], src.positions + t * width);
+            embed(a, offsets[b] + t, model.src_embedding, model.src_norm, src.ids[b * src.S + t],
+                  src.positions + t * width);
     for (const EncoderLayer& layer : model.encoder_layers) {
         encoder_self_attention(a, layer.self_attention, offsets, src.positions);
         feed_forward(a, layer.feed_forward);

@@ -34,11 +34,13 @@ class Activations {
 // counts as 4 of a matrix product.
 inline int64_t attention_cost(int64_t n_queries, int64_t n_keys, int64_t D) { return n_queries * n_keys * D * 8; }
 
-// x[r] = √D · embedding[token] + position
-inline void embed(Activations& a, int64_t r, const Weights& embedding, int64_t token, const float* position) {
+// x[r] = √D · embedding[token] + position, without √D where the model does not scale, normalised where it has a norm
+inline void embed(Activations& a, int64_t r, const Weights& embedding, const std::optional<Norm>& norm, int64_t token,
+                  const float* position) {
     float* x = a.x + r * a.D;
-    embedding.read(token, a.D, std::sqrt(float(a.D)), x);
+    embedding.read(token, a.D, a.model.embedding_scale, x);
     for (int64_t i = 0; i < a.D; i++) x[i] += position[i];
+    if (norm) norm->forward(x, nullptr, x);
 }
 
 // Rotate the query and the key of a token, which lie side by side, where positions are rotary.

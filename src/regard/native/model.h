@@ -25,6 +25,8 @@ struct ModelConfig {
     Activation activation;
     Precision precision;
     int64_t d_rotary;  // features of a head that positions rotate: d_head with rotary positions, else 0
+    int64_t scale_embedding;  // whether vectors of tokens are multiplied by √D
+    int64_t embedding_norm;   // whether vectors of tokens with their positions are normalised
 
     // What is known of a position: D features that are added to its token's embedding, then its d_rotary angles.
     int64_t position_width() const { return D + d_rotary; }
@@ -194,7 +196,9 @@ struct Model {
 
     const ModelConfig config;
     const MultiHead heads;
+    const float embedding_scale;
     const Weights src_embedding, tgt_embedding;  // (V, D), not copied: the caller keeps them alive
+    const std::optional<Norm> src_norm, tgt_norm;  // of vectors of tokens with their positions
     std::vector<EncoderLayer> encoder_layers;
     std::vector<DecoderLayer> decoder_layers;
     std::optional<Norm> encoder_norm, decoder_norm;  // after the last layer, where norms come first
@@ -204,8 +208,11 @@ struct Model {
     Model(const ModelConfig& config, Parameters parameters)
         : config(config),
           heads{int(config.H), int(config.D / config.H), 1.0f / std::sqrt(float(config.D / config.H))},
+          embedding_scale(config.scale_embedding ? std::sqrt(float(config.D)) : 1.0f),
           src_embedding(parameters.take()),
           tgt_embedding(parameters.take()),
+          src_norm(config.embedding_norm ? std::optional<Norm>(parameters.norm()) : std::nullopt),
+          tgt_norm(config.embedding_norm ? std::optional<Norm>(parameters.norm()) : std::nullopt),
           encoder_layers(parameters.layers<EncoderLayer>(config.n_encoder_layers)),
           decoder_layers(parameters.layers<DecoderLayer>(config.n_decoder_layers)),
           encoder_norm(config.norm_first ? std::optional<Norm>(parameters.norm()) : std::nullopt),

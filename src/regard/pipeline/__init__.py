@@ -31,6 +31,8 @@ def load(
     precision: str = "float32",
     device: str = "cpu",
     shortlist: str | PathLike[str] | None = None,
+    src_lang: str | None = None,
+    tgt_lang: str | None = None,
 ) -> "Translator | Generator":
     """Open a model folder, the model inside a run's folder, or a bundled model by its name, ready to translate.
 
@@ -38,7 +40,8 @@ def load(
     more of it; on `cuda` for steps that are one captured graph, in `bfloat16` for more speed. The device `auto` is the
     GPU where there is one that can do it, the precision `auto` int8 for bundled models on a CPU whose scores it leaves
     as they are. With a shortlist, which `regard shortlist` learns, only target words that a source
-    suggests are searched.
+    suggests are searched. A folder of Hugging Face's Transformers is opened as a copy in our form; of a model of many
+    languages, `src_lang` and `tgt_lang` name the two that are meant.
     """
     folder = model_folder(find_model(path))
     device = choose_device(device, "float32" if precision == "auto" else precision)
@@ -50,10 +53,12 @@ def load(
     if engine is None:
         plain = "a model without compiled code" if device == "cpu" else f"a model on {device}"
         plain = plain if packs(made.model) else f"a model with {' and '.join(plain_parts(made.model))}"
-        return _load_plain(folder, device, as_usual, shortlist, f"{path}: {plain}")
+        pipeline = _load_plain(folder, device, as_usual, shortlist, f"{path}: {plain}")
+        return pipeline.between(src_lang, tgt_lang) if isinstance(pipeline, Translator) else pipeline
     words = None if shortlist is None else load_shortlist(shortlist, tokenizer)
     languages = made.data.src_lang, made.data.tgt_lang
-    return Translator(engine, tokenizer, made.decode, *languages, made.text.max_len, words)
+    translator = Translator(engine, tokenizer, made.decode, *languages, made.text.max_len, words, folder)
+    return translator.between(src_lang, tgt_lang)
 
 
 def load_translator(
@@ -61,9 +66,11 @@ def load_translator(
     precision: str = "float32",
     device: str = "cpu",
     shortlist: str | PathLike[str] | None = None,
+    src_lang: str | None = None,
+    tgt_lang: str | None = None,
 ) -> Translator:
     """Open a model that translates; raise ValueError for one that does not."""
-    pipeline = load(path, precision, device, shortlist)
+    pipeline = load(path, precision, device, shortlist, src_lang, tgt_lang)
     if not isinstance(pipeline, Translator):
         raise ValueError(f"{path}: this model generates text and does not translate: use regard generate")
     return pipeline
@@ -117,6 +124,7 @@ def _load_plain(
     if checkpoint.settings.model.family == "decoder":
         return Generator.from_checkpoint(checkpoint, engine)
     translator = Translator.from_checkpoint(checkpoint, engine)
+    translator.folder = folder
     if shortlist is not None:
         translator.shortlist = load_shortlist(shortlist, checkpoint.tokenizer)
     return translator

@@ -9,6 +9,18 @@ from regard.search.decoder import IncrementalDecoder, TopK
 from regard.search.hypothesis import Hypothesis, PartialHypotheses, begin, make_prefix, max_lengths, ranked
 from regard.shapes import Array, Bool, Float, Int, np
 
+EARLY_STOPPING = ("full", "heuristic", "never")  # in the order in which C++ and kernels count them
+
+
+def early_stopping(settings: DecodeSettings, beam: int) -> str:
+    """Return when a sentence is done; a beam of 1 is greedy search, which ends with the first end."""
+    return settings.early_stopping if beam > 1 else "full"
+
+
+def n_scores(settings: DecodeSettings, beam: int) -> int:
+    """Return how many finished hypotheses one in progress competes with: those wanted, or as many as the beam."""
+    return settings.n_best if early_stopping(settings, beam) == "full" else beam
+
 
 @dataclass(frozen=True, eq=False)
 class BestFinished:
@@ -27,15 +39,20 @@ class BestFinished:
         """Go on with some sentences only."""
         return BestFinished(self.scores[indices], self.n_finished[indices])
 
-    def is_final(self, partial: PartialHypotheses, beam: int, length_penalty: float) -> Bool[Array, " B"]:
-        """The stop rule: tell which sentences have `beam` ends, can find no better one, or have reached their limit.
+    def is_final(self, partial: PartialHypotheses, settings: DecodeSettings) -> Bool[Array, " B"]:
+        """The stop rule: tell which sentences have enough ends, can find no better one, or have reached their limit.
 
         A log-probability never grows. Divided by a power of the length it is best at the longest length for a positive
-        penalty, and at the next one otherwise.
+        penalty, and at the next one otherwise. `early_stopping` names what is enough; scores are −∞ where fewer have
+        finished than they are of.
         """
-        length = partial.limits.astype(np.float64) if length_penalty > 0 else partial.length + 1
-        bound = partial.totals.max(1) / length**length_penalty
-        return (self.n_finished >= beam) | (bound <= self.scores[:, -1]) | (partial.limits <= partial.length)
+        best, penalty = partial.totals.max(1), settings.length_penalty
+        length = partial.limits.astype(np.float64) if penalty > 0 else partial.length + 1
+        final = (best / length**penalty <= self.scores[:, -1]) | (partial.limits <= partial.length)
+        rule = early_stopping(settings, settings.beam)
+        if rule == "full":
+            return final | (self.n_finished >= settings.beam)
+        return final | (best / partial.length**penalty <= self.scores[:, -1]) if rule == "heuristic" else final
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,26 +79,48 @@ def beam_search(
     """
     check_beam(settings)
     B, N = len(sources), settings.beam
-    forced = make_prefix(prefix, B)
+    forced = make_prefix(prefix, B, settings.forced_bos)
     partial = one_beginning(begin(max_lengths(sources, settings, decoder.limit, forced), N))
-    finished = BestFinished(np.full((B, settings.n_best), -np.inf), np.zeros(B, np.int64))
+    finished = BestFinished(np.full((B, n_scores(settings, N)), -np.inf), np.zeros(B, np.int64))
     state = decoder.start(sources, N) if B else None
     results: list[list[Hypothesis]] = [[] for _ in range(B)]
+    longest = partial.limits.tolist() if settings.at_limit == "among" else [None] * B
     while state is not None:
         # More than N + 1 continuations of one hypothesis are never needed: it may end, and go on in N ways.
         next_forced = forced.at(partial.length, partial.sentences, N)
         top_k, state = decoder.top_k(partial.last(), state, next_forced, N + 1)
+        top_k, ended = free_ends(free_of_charge(top_k, partial.length, settings), partial, settings)
         best = candidates(top_k, partial.totals)
         finished = _collect_ends(results, partial, best, finished, settings)
         partial = advance(partial, best)
-        final = finished.is_final(partial, N, settings.length_penalty)
+        partial.totals[ended] = -np.inf
+        final = finished.is_final(partial, settings)
         left = np.flatnonzero(~final)
         state = state.reorder(partial.rows.flatten()) if N > 1 and len(left) else state
         if len(left) < B:
             partial.collect(results, np.flatnonzero(final), settings.length_penalty)
             partial, finished, B = partial.keep(left), finished.keep(left), len(left)
             state = state.keep(left) if B else None
-    return [ranked(hypotheses, settings.n_best) for hypotheses in results]
+    return [ranked(each, settings.n_best, limit) for each, limit in zip(results, longest, strict=True)]
+
+
+def free_of_charge(top_k: TopK, length: int, settings: DecodeSettings) -> TopK:
+    """Let the token that every target begins with cost nothing."""
+    if length or settings.forced_bos is None:
+        return top_k
+    return TopK(np.where(top_k.tokens == settings.forced_bos, np.float32(0.0), np.float32(-np.inf)), top_k.tokens)
+
+
+def free_ends(top_k: TopK, partial: PartialHypotheses, settings: DecodeSettings) -> tuple[TopK, Bool[Array, " B"]]:
+    """Let hypotheses end at their longest length, at no cost; return which sentences' do so now."""
+    ended = (partial.limits == partial.length + 1) & (settings.at_limit == "end")
+    if not ended.any():
+        return top_k, ended
+    rows = ended.repeat(partial.totals.shape[1])
+    tokens, log_probs = top_k.tokens.copy(), top_k.log_probs.copy()
+    tokens[rows], log_probs[rows] = EOS, -np.inf
+    log_probs[rows, 0] = 0.0
+    return TopK(log_probs, tokens), ended
 
 
 def one_beginning(partial: PartialHypotheses) -> PartialHypotheses:

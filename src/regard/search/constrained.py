@@ -1,8 +1,9 @@
 """Beam search with lexical constraints, by dynamic beam allocation (Post and Vilar 2018)."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
+from math import inf
+from typing import NamedTuple
 
 from regard.config import DecodeSettings
 from regard.padding import BOS, EOS, Ids
@@ -12,10 +13,11 @@ from regard.search.decoder import IncrementalDecoder
 from regard.search.hypothesis import Hypothesis, Prefix, make_hypothesis, make_prefix, max_lengths, normalised
 from regard.shapes import Array, Float, Int, np
 
-__all__ = ["Constraint", "Phrase", "constrained_search"]
+__all__ = ["Constraint", "Phrase", "check_constrained", "constrained_search"]
 
 ROWS_PER_BANK = 4
 MOST_ROWS = 48  # of one sentence
+LONGER = 1.25  # a target than its source, in tokens, where nothing is said about its length
 
 
 def constrained_search(
@@ -33,21 +35,27 @@ def constrained_search(
     hypothesis ends in the last bank alone. There are `beam` rows for each sentence, or more where it has many banks.
     Greedy search is that with a beam of 1. Hypotheses are ranked by their value; their scores remain the model's own.
     """
-    if settings.method == "sample":
-        raise ValueError("constraints need beam or greedy search, got the method 'sample': use 'beam'")
+    check_constrained(settings)
     settings = replace(settings, beam=1) if settings.method == "greedy" else settings
     check_beam(settings)
     if len(constraints) != len(sources):
         raise ValueError(f"each source must have its constraints, got {len(constraints)} for {len(sources)} sources")
     automata = [ConstraintAutomaton(some) for some in constraints]
-    limits = _limits(decoder, sources, settings, automata, make_prefix(prefix, len(sources)))
+    limits = _limits(decoder, sources, settings, automata, make_prefix(prefix, len(sources), settings.forced_bos))
     parts = zip(automata, sources, limits.tolist(), strict=True)
     searches = [SentenceSearch(settings, each, len(source) + 1, limit) for each, source, limit in parts]
     for width in sorted({each.width for each in searches}):
         some = [i for i, each in enumerate(searches) if each.width == width]
-        forced = make_prefix(None if prefix is None else [prefix[i] for i in some], len(some))
+        own = None if prefix is None else [prefix[i] for i in some]
+        forced = make_prefix(own, len(some), settings.forced_bos)
         _run(decoder, [sources[i] for i in some], [searches[i] for i in some], forced)
     return [each.result() for each in searches]
+
+
+def check_constrained(settings: DecodeSettings) -> None:
+    """Raise ValueError for a method that knows no constraints."""
+    if settings.method == "sample":
+        raise ValueError("constraints need beam or greedy search, got the method 'sample': use 'beam'")
 
 
 def _limits(
@@ -95,8 +103,7 @@ def top_tokens(log_probs: Float[Array, "R V"], k: int) -> list[list[int]]:
     return np.argpartition(log_probs, V - k, axis=1)[:, V - k :].tolist()
 
 
-@dataclass(frozen=True, eq=False)
-class Continuation:
+class Continuation(NamedTuple):
     """A hypothesis, as the continuation of another by one token."""
 
     before: "Continuation | None"
@@ -110,7 +117,7 @@ class Continuation:
     n_price: int = 0  # and their number
     within: float = 0.0  # a part of the price: of the tokens after the first, where it is within a constraint
 
-    @cached_property
+    @property
     def rank(self) -> float:
         """Return by what it competes for a row of its bank.
 
@@ -160,7 +167,7 @@ class SentenceSearch:
     ) -> Iterator[Continuation]:
         before, room = old.progress, self.limit - old.length - 1
         for token, log_prob in zip(tokens, log_probs, strict=True):
-            if log_prob == -np.inf:
+            if log_prob == -inf:
                 continue
             after = before if token == EOS else self.automaton.advance(before, old.token, token)
             if after.needed > room:
@@ -192,27 +199,24 @@ class SentenceSearch:
             return True
         worst = sorted((self.value(each) for each in self.ended), reverse=True)[n_best - 1 : n_best]
         if self.automaton.forced:
-            free = max(self._free_part(each) for each in self.live)
-            promise = free + max((self._price_part(each) for each in self.ended), default=0.0)
+            least = max((each.price for each in self.ended), default=0.0)
+            promise = max(self._value(each, each.total - each.price + least) for each in self.live)
             return len(self.ended) >= beam and promise <= worst[0]
         length = self.limit if penalty > 0 else self.live[0].length + 1
         bound = max(each.total for each in self.live) + self.automaton.most_credit
         return len(self.ended) >= beam or (bool(worst) and normalised(bound, length, penalty) <= worst[0])
 
     def value(self, each: Continuation) -> float:
-        """Return by what finished hypotheses are ranked: without forced constraints the score, bonuses included.
+        """Return by what finished hypotheses are ranked: the score, bonuses included.
 
-        With some, the price of these is divided as in a target that is as long as the source and they are, however
-        long this one is: else what costs much would cost less in a long target, and one that rambles on be the best.
+        With forced constraints a target counts as no longer than LONGER times the source and the tokens that they
+        took: else what costs much would cost less in a long target, and one that rambles on be the best.
         """
-        return self._free_part(each) + self._price_part(each)
+        return self._value(each, each.total)
 
-    def _free_part(self, each: Continuation) -> float:
-        free = each.total - each.price + each.progress.ended_credit
-        return normalised(free, max(1, each.length - each.n_price), self.settings.length_penalty)
-
-    def _price_part(self, each: Continuation) -> float:
-        return normalised(each.price, self.n_source + each.n_price, self.settings.length_penalty)
+    def _value(self, each: Continuation, total: float) -> float:
+        usual = int(LONGER * (self.n_source + each.n_price)) if self.automaton.forced else each.length
+        return normalised(total + each.progress.ended_credit, min(each.length, usual), self.settings.length_penalty)
 
     def result(self) -> list[Hypothesis]:
         """Return the best hypotheses, those in progress behind all that have ended."""

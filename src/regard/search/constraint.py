@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import fsum
 
-from regard.padding import EOS
+from regard.padding import BOS, EOS, Ids
 
 Tokens = tuple[int, ...]
 
@@ -77,6 +77,7 @@ class ConstraintState:
     credit: float  # bonuses of the preferred ones that it meets, and a part of one that it is within
     ended_credit: float  # and without that part
     next_tokens: frozenset[int]  # that begin or go on with a variant
+    between: bool  # it is within no variant by any reading, so that all other tokens change nothing
     after: dict[tuple[int, int], "ConstraintState"] = field(default_factory=dict)  # by the last token and the next
 
     @property
@@ -115,6 +116,14 @@ class ConstraintAutomaton:
         """Count tokens that are enough for the forced constraints."""
         return sum(each.longest_need for each in self.constraints if each.bonus is None)
 
+    def is_met(self, ids: Ids) -> bool:
+        """Tell whether a target meets all constraints, the preferred ones included."""
+        progress, last = self.beginning, BOS
+        for token in ids:
+            progress, last = self.advance(progress, last, int(token)), int(token)
+        everything = (1 << len(self.constraints)) - 1
+        return any(self._ended(each) == everything for each in progress.readings)
+
     @cached_property
     def beginning(self) -> ConstraintState:
         """Return the progress of a hypothesis without tokens."""
@@ -122,6 +131,8 @@ class ConstraintAutomaton:
 
     def advance(self, progress: ConstraintState, last: int, token: int) -> ConstraintState:
         """Read the token after another."""
+        if progress.between and token not in progress.next_tokens:
+            return progress
         key = (last, token)
         if key not in progress.after:
             readings = {new for each in progress.readings for new in self._read(each, last, token)}
@@ -164,6 +175,7 @@ class ConstraintAutomaton:
                 credit,
                 max((self._credit(met) for met in complete), default=0.0),
                 frozenset(token for each in readings for token in self._next_tokens(each)),
+                all(number < 0 for _, number, _ in readings),
             )
         return self._known[readings]
 

@@ -39,9 +39,11 @@ def normalised(log_prob: float, length: int, length_penalty: float) -> float:
     return log_prob / length**length_penalty
 
 
-def ranked(hypotheses: list[Hypothesis], n_best: int) -> list[Hypothesis]:
-    """Return the best, finished ones before all others."""
-    return sorted(hypotheses, key=lambda each: (not each.finished, -each.score))[:n_best]
+def ranked(hypotheses: list[Hypothesis], n_best: int, longest: int | None = None) -> list[Hypothesis]:
+    """Return the best, finished ones before all others; so long ones count as finished where a length is given."""
+    last = [not each.finished and len(each.ids) != longest for each in hypotheses]
+    order = sorted(range(len(hypotheses)), key=lambda i: (last[i], -hypotheses[i].score))
+    return [hypotheses[i] for i in order[:n_best]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +60,11 @@ class Prefix:
         return self.ids[sentences, step].repeat(n_hypotheses)
 
 
-def make_prefix(prefix: Sequence[Ids] | None, n_sentences: int) -> Prefix:
-    """Check and pad one prefix, which may be empty, for each sentence; None forces nothing."""
+def make_prefix(prefix: Sequence[Ids] | None, n_sentences: int, first: int | None = None) -> Prefix:
+    """Check and pad one prefix, which may be empty, for each sentence; None forces nothing.
+
+    All begin with the first token, where there is one.
+    """
     given = [[]] * n_sentences if prefix is None else prefix
     if len(given) != n_sentences:
         raise ValueError(f"there must be one prefix for each sentence, got {len(given)} for {n_sentences}")
@@ -68,6 +73,7 @@ def make_prefix(prefix: Sequence[Ids] | None, n_sentences: int) -> Prefix:
             raise ValueError(
                 f"a prefix must hold tokens of text, without PAD, BOS and EOS, got id {wrong[0]} in prefix {i}"
             )
+    given = given if first is None else [[first, *ids[list(ids[:1]) == [first] :]] for ids in given]
     lengths = [len(ids) for ids in given]
     width = max(lengths, default=0)
     padded = [[*ids, *[PAD] * (width - len(ids))] for ids in given]
@@ -169,16 +175,21 @@ REALS = ("log_probs", "end_log_probs", "totals", "end_totals")
 History = dict[str, Array]
 
 
-def best_hypotheses(history: History, lengths: Int[Array, " M"], settings: DecodeSettings) -> list[list[Hypothesis]]:
-    """Return the `n_best` hypotheses of each sentence, unfinished ones where too few ended."""
-    M = len(lengths)
+def best_hypotheses(
+    history: History, lengths: Int[Array, " M"], settings: DecodeSettings, limits: Int[Array, " M"] | None = None
+) -> list[list[Hypothesis]]:
+    """Return the `n_best` hypotheses of each sentence, unfinished ones where too few ended or they rank among those."""
+    M, longest = len(lengths), [None] * len(lengths)
+    if settings.at_limit == "among" and limits is not None:
+        longest = limits.tolist()
     results: list[list[Hypothesis]] = [[] for _ in range(M)]
     for sentence, hypothesis in _finished(history, lengths, settings):
         results[sentence].append(hypothesis)
-    few = np.array([i for i in range(M) if len(results[i]) < settings.n_best], np.int64)
+    joining = [i for i in range(M) if len(results[i]) < settings.n_best or lengths[i] == longest[i]]
+    few = np.array(joining, np.int64)
     for sentence, hypothesis in _unfinished(history, few, lengths[few], settings):
         results[sentence].append(hypothesis)
-    return [ranked(hypotheses, settings.n_best) for hypotheses in results]
+    return [ranked(each, settings.n_best, limit) for each, limit in zip(results, longest, strict=True)]
 
 
 def _finished(

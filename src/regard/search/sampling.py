@@ -24,7 +24,7 @@ def decode_loop(
 ) -> list[list[Hypothesis]]:
     """Write some hypotheses of each sentence to their ends; a sentence leaves the batch with its last one."""
     B = len(sources)
-    forced = make_prefix(prefix, B)
+    forced = make_prefix(prefix, B, settings.forced_bos)
     partial = begin(max_lengths(sources, settings, decoder.limit, forced), n_hypotheses)
     done = np.zeros(partial.totals.shape, dtype=bool)
     state = decoder.start(sources, n_hypotheses) if B else None
@@ -34,6 +34,9 @@ def decode_loop(
         next_forced = forced.at(partial.length, partial.sentences, n_hypotheses)
         tokens, log_probs, state = choose_next(partial, state, next_forced)
         shape = partial.totals.shape
+        ended = (partial.limits == partial.length + 1).repeat(n_hypotheses) & (settings.at_limit == "end")
+        tokens, log_probs = np.where(ended, EOS, tokens), np.where(ended, np.float32(0.0), log_probs)
+        log_probs = log_probs * (settings.forced_bos is None or partial.length > 0)  # it costs nothing
         partial = partial.extend(tokens.reshape(shape), log_probs.reshape(shape), rows[: shape[0]])
         done |= partial.tokens == EOS
         over = done.all(1) | (partial.limits <= partial.length)
@@ -78,7 +81,7 @@ def sample_search(
     Chance depends on the seed and the sentence alone: the same sentence gets the same samples in any batch.
     """
     check_sampling(settings)
-    limits = max_lengths(sources, settings, decoder.limit, make_prefix(prefix, len(sources)))
+    limits = max_lengths(sources, settings, decoder.limit, make_prefix(prefix, len(sources), settings.forced_bos))
     draws = uniforms(sources, limits.tolist(), settings)
 
     def choose_next(partial: PartialHypotheses, state: DecoderState, forced: Int[Array, " R"] | None) -> NextToken:

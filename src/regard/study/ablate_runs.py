@@ -150,7 +150,11 @@ def differences(one: Settings, other: Settings) -> list[tuple[str, str]]:
 
 
 # Settings that came after results had been stored: at its default, such a one changes no hash.
-ADDED_LATER = {"decode": ("split",), "text": ("simplify",), "model": ("state_norm",)}
+ADDED_LATER = {
+    "decode": ("split", "retry", "early_stopping", "at_limit", "forced_bos"),
+    "text": ("simplify",),
+    "model": ("state_norm", "scale_embedding", "embedding_norm", "output_bias"),
+}
 
 
 def digest(made: Settings) -> str:

@@ -29,16 +29,21 @@ def first_parts(
     its own mean and deviation are known, which are those of the whole stream; None where a norm is not known to be, or
     where nothing is added to the tokens.
     """
-    words = embedding.table(ids) * embedding.table.embedding_dim**0.5
+    words = embedding.words(ids)
     x = embedding.position.embed(words, positions)
     if x is words:
         return None
     codes = embedding.position.embed(torch.zeros_like(words), positions).double()
-    norm = _normed(residual, x.double())
-    if norm is None:
-        return None
-    through, common = norm
-    streams = torch.cat([through(x.double() - codes), through(codes), common.expand_as(codes)])  # (3, T, D)
+    streams = torch.cat([x.double() - codes, codes, torch.zeros_like(codes)])  # (3, T, D)
+    for norm in (embedding.norm, residual.norm if residual.norm_first else None):
+        if norm is None:
+            continue
+        make = AFFINE.get(type(norm))
+        if make is None:
+            return None
+        through, common = make(norm, streams.sum(0, keepdim=True))
+        streams = through(streams)
+        streams[2] += common
     kind = torch.promote_types(x.dtype, torch.float32)
     q, k = (
         heads.position.rotate(split_heads(_project(streams, linear), heads.n_heads), positions).to("cpu", kind)
@@ -53,14 +58,6 @@ def _project(streams: Float[Tensor, "3 T D"], linear: nn.Linear) -> Float[Tensor
     if linear.bias is not None:
         out[2] += linear.bias.double()
     return out
-
-
-def _normed(residual: Residual, x: Float[Tensor, "1 T D"]) -> Affine | None:
-    """Return the map from the stream to the layer's input."""
-    if not residual.norm_first:
-        return (lambda part: part), x.new_zeros(x.shape[-1])
-    make = AFFINE.get(type(residual.norm))
-    return None if make is None else make(residual.norm, x)
 
 
 def _layer(norm: Any, x: Float[Tensor, "1 T D"]) -> Affine:

@@ -161,6 +161,7 @@ def native_replay(weights: TransformerWeights, source: Ids, written: Ids) -> Rep
     memory = reading.read("encoder", np.array([*source, EOS], np.int64))
     x = reading.read("decoder", np.array([BOS, *written[:-1]], np.int64), memory)
     logits = x @ as_floats(weights.output_table).T
+    logits = logits if weights.output_bias is None else logits + as_floats(weights.output_bias)
     log_probs, rows = allowed_log_probs(logits, None), np.arange(len(said))
     likely = np.argpartition(-log_probs, min(N_ALTERNATIVES, log_probs.shape[1]) - 1, axis=1)[:, :N_ALTERNATIVES]
     tokens = np.take_along_axis(likely, np.argsort(-log_probs[rows[:, None], likely], axis=1), 1)
@@ -214,8 +215,11 @@ class Reading:
         table, codes = (net.src_table, net.src_codes) if stack == "encoder" else (net.tgt_table, net.tgt_codes)
         D, rows = net.d_model, np.asarray(codes(0, len(ids)), np.float32).reshape(len(ids), -1)
         added, turns = np.split(rows, [D], axis=1)
-        x = as_floats(table)[ids] * np.float32(D**0.5) + added
-        parts = self._first_parts(x, added, f"{stack}.layers.0") if net.adds_positions else None
+        words = as_floats(table)[ids] * np.float32(D**0.5 if net.scale_embedding else 1.0)
+        x = words + added
+        norms = ["src.norm" if stack == "encoder" else "tgt.norm"] if net.embedding_norm else []
+        parts = self._first_parts(x, added, f"{stack}.layers.0", norms) if net.adds_positions else None
+        x = self._norm(x, norms[0]) if norms else x
         if not net.d_rotary:
             return EmbeddedTokens(x, turns, None, parts)
         one = np.asarray(codes(1, 2), np.float64).reshape(-1)
@@ -264,12 +268,14 @@ class Reading:
         normed[-1] += self._array(f"{name}.bias") if self.weights.norm == "layer" else 0
         return normed
 
-    def _first_parts(self, x: Float[np.ndarray, "T D"], codes: Float[np.ndarray, "T D"], layer: str) -> Parts:
+    def _first_parts(
+        self, x: Float[np.ndarray, "T D"], codes: Float[np.ndarray, "T D"], layer: str, norms: list[str]
+    ) -> Parts:
         """Split queries and keys of a first layer into token, position and constants, exactly; see first_layer.py."""
         whole, position = x.astype(np.float64), codes.astype(np.float64)
         streams = np.stack([whole - position, position, np.zeros_like(whole)])
-        if self.weights.norm_first:
-            streams = self._norm_parts(streams, f"{layer}.after_attention.norm")
+        for name in (*norms, *[f"{layer}.after_attention.norm"] * self.weights.norm_first):
+            streams = self._norm_parts(streams, name)
         made = []
         for name in (f"{layer}.attention.w_q", f"{layer}.attention.w_k"):
             weight = self._array(f"{name}.weight").T.astype(np.float64)

@@ -81,9 +81,9 @@ def _embedded(
     words: Any, ids: Int[Tensor, "1 T"], positions: Int[Tensor, "1 T"]
 ) -> tuple[dict[str, Tensor], Float[Tensor, "1 T D"]]:
     """Return what tokens and what positions bring to the stream, and their sum; side by side, each has its zeros."""
-    vectors = words.table(ids) * words.table.embedding_dim**0.5
+    vectors = words.words(ids)
     x, codes = (words.position.embed(each, positions) for each in (vectors, torch.zeros_like(vectors)))
-    return {"token": x - codes, "position": codes}, x
+    return {"token": x - codes, "position": codes}, x if words.norm is None else words.norm(x)
 
 
 def _attention(

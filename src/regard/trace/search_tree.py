@@ -8,7 +8,7 @@ import numpy as np
 
 from regard.config import DecodeSettings
 from regard.padding import EOS
-from regard.search.beam import advance, candidates, is_end, one_beginning
+from regard.search.beam import advance, candidates, free_ends, free_of_charge, is_end, one_beginning
 from regard.search.decoder import TopK
 from regard.search.hypothesis import Hypothesis, begin, make_hypothesis
 from regard.shapes import Float, Int
@@ -141,10 +141,19 @@ def build_tree(
     """Rebuild the tree of one sentence, from what was found and what the search was told on the way."""
     builder = TreeBuilder()
     if settings.method == "beam":
-        _add_beam(builder, answers, settings.beam)
+        _add_beam(builder, as_searched(answers, found, settings), settings.beam)
     else:
         _add_paths(builder, found)
     return builder.build(found[0], token_texts, settings.length_penalty)
+
+
+def as_searched(answers: list[TopK], found: list[Hypothesis], settings: DecodeSettings) -> list[TopK]:
+    """Return what the search made of what it was told: a forced first token, and a forced end, cost nothing."""
+    made = [free_of_charge(top_k, step, settings) for step, top_k in enumerate(answers)]
+    ends = [each for each in found if each.finished and len(each.token_log_probs) == len(answers)]
+    if settings.at_limit == "end" and any(each.token_log_probs[-1] == 0.0 for each in ends):
+        made[-1], _ = free_ends(made[-1], begin(np.array([1]), settings.beam), settings)
+    return made
 
 
 def _add_paths(builder: TreeBuilder, found: list[Hypothesis]) -> None:

@@ -154,11 +154,13 @@ class LossModule(nn.Module):
         if self.r_drop > 0.0:
             return self._twice(duplicate_rows(batch))
         x, tgt = self.model.features(batch), batch.tgt
+        if self.model.output.bias is not None:  # which the fused loss does not have
+            return smoothed_cross_entropy(self.model.output(x), tgt.labels, tgt.token_mask, self.label_smoothing)
         return linear_cross_entropy(x, self.model.output.table.weight, tgt.labels, tgt.token_mask, self.label_smoothing)
 
     def _twice(self, batch: Batch) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
         x, tgt = self.model.features(batch), batch.tgt
-        if not x.is_cuda:
+        if not x.is_cuda or self.model.output.bias is not None:
             logits = self.model.output(x)
             return r_drop_cross_entropy(logits, tgt.labels, tgt.token_mask, self.label_smoothing, self.r_drop)
         labels, mask = (half.chunk(2)[0].flatten() for half in (tgt.labels, tgt.token_mask))

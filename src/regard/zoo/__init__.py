@@ -12,6 +12,7 @@ from regard.atomic import atomic_file
 from regard.checkpoint import CARD, describe
 from regard.config import choose, unknown
 from regard.data.normalise import SCRIPTS, language_code
+from regard.foreign import fetch, is_hub_name, own_folder
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,15 @@ def present(home: Path = HOME) -> dict[str, Bundled]:
 
 
 def find_model(model: str | PathLike[str], home: Path = HOME) -> Path:
-    """Return the folder that a user means: a path where there is one, else a bundled model of that name."""
+    """Return the folder that a user means: a path where there is one, else a bundled model, or one on the hub.
+
+    Of another program's folder the copy in our form is returned.
+    """
     path = Path(model)
     if path.exists():
-        return path
+        return own_folder(path)
+    if is_hub_name(str(model)):
+        return own_folder(fetch(str(model)))
     names = list(present(home))
     if str(model) in names:
         return home / str(model)
@@ -291,7 +297,7 @@ The licences ask that the sources are named and, some of them, that what is made
 
 ## Scores
 
-{_scores(found["scores"])}
+{_scores(found["scores"], corpora)}
 
 ## Limits
 
@@ -328,20 +334,31 @@ def _sizes(model: Mapping[str, Any]) -> str:
     return f"{layers}, {model['attention']['name']} attention, {'no' if position == 'none' else position} positions"
 
 
-def _scores(scores: Mapping[str, Any]) -> str:
-    lines = []
-    if "bleu" in scores.get("test", {}):
-        test = scores["test"]
-        on = f" on {test['on']}" if "on" in test else ""
-        lines = [
-            f"- test BLEU {test['bleu']:.2f}{on}, {test['n']:,} sentences{_in(test)} (`{test['bleu_signature']}`)",
-            f"- test chrF {test['chrf']:.2f} (`{test['chrf_signature']}`)",
-        ]
+def _scores(scores: Mapping[str, Any], corpora: Mapping[str, Corpus]) -> str:
+    tests = scores.get("tests") or ([scores["test"]] if "bleu" in scores.get("test", {}) else [])
+    lines = _tests([{"on": "a test", **each} for each in tests], corpora) if tests else []
     if "valid" in scores:
         valid = scores["valid"]
-        of_text = f"- validation loss {valid['loss']:.4f} nats a piece"
-        lines.append((f"- validation BLEU {valid['bleu']:.2f}, greedy" if "bleu" in valid else of_text) + _in(valid))
+        of_text = f"loss {valid['loss']:.4f} nats a piece"
+        found = f"BLEU {valid['bleu']:.2f}, greedy" if "bleu" in valid else of_text
+        lines += [f"Training chose the weights by validation text: {found}{_in(valid)}."]
     return "\n".join(lines) or OPEN
+
+
+def _tests(tests: list[dict[str, Any]], corpora: Mapping[str, Corpus]) -> list[str]:
+    """Return a table of scores: first of text unlike all that was learned from, then of the kinds that were."""
+    known = [any(part.split("/")[0] in corpora for part in each["on"].split(", ")) for each in tests]
+    order = sorted(range(len(tests)), key=lambda i: known[i])
+    rows = [
+        f"| {tests[i]['on']} | {'yes' if known[i] else 'no'} | {tests[i]['n']:,} "
+        f"| {tests[i]['bleu']:.2f} | {tests[i]['chrf']:.2f} |"
+        for i in order
+    ]
+    signatures = dict.fromkeys(tests[i][kind] for kind in ("bleu_signature", "chrf_signature") for i in order)
+    head = ["| text | its kind was learned from | sentences | BLEU | chrF |", "|---|---|---:|---:|---:|"]
+    beam = f", {tests[0]['method']} search with {tests[0]['beam']}" if "method" in tests[0] else ""
+    signed = ", ".join(f"`{each}`" for each in signatures)
+    return [*head, *rows, "", f"Signatures: {signed}{beam}{_in(tests[0])}.", ""]
 
 
 def _in(measured: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ import os
 import sys
 from contextlib import suppress
 from importlib import import_module
+from keyword import iskeyword
 from typing import Annotated, Any
 
 import typer
@@ -22,6 +23,7 @@ from regard.terminal import escape, message
 HELP = "Train sequence models with attention, run them fast, and look inside. Most commands print a table, or --json."
 # The module below regard.cli, and what the help says; the command's function has the command's name.
 COMMANDS = {
+    "clean": ("clean", "Filter parallel text: drop pairs that are no translations, and say why."),
     "train": ("train", "Train a translation model on parallel text, or a language model on plain text."),
     "distill": ("distill", "Train a small model on a large one's translations of your text."),
     "average": ("train", "Average the weights of a run's last checkpoints, or of several models of one shape."),
@@ -39,6 +41,7 @@ COMMANDS = {
     "serve": ("serve", "Serve the web page and the HTTP API with all bundled models and your own."),
     "models": ("models", "List the bundled models, or show the card of one."),
     "info": ("models", "Show a model's size, settings, vocabulary and scores; or what this machine runs models with."),
+    "import": ("import_", "Take over a translation model of Hugging Face's Transformers: MarianMT and its relatives."),
     "native": ("native", "Show which compiled library runs models here, or compile one for just this machine."),
     "export": ("export", "Write a model with smaller weights, or for Transformers, CTranslate2 or ONNX."),
 }
@@ -108,7 +111,7 @@ class LazyCommand(TyperCommand):
         words = f"{self.module} {self.name}" if self.module in GROUPS else self.name
         with needed_by(f"regard {words}"), importing():
             module = import_module(f"regard.cli.{self.module}")
-        function = getattr(module, self.name.replace("-", "_"))
+        function = getattr(module, self.name.replace("-", "_") + "_" * iskeyword(self.name))
         single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
         single.command(self.name, help="\n\n".join(filter(None, (self.short_help, function.__doc__))))(function)
         return typer.main.get_command(single)

@@ -15,7 +15,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from select import select
-from typing import cast
+from types import ModuleType
+from typing import BinaryIO, cast
 
 from regard.atomic import atomic_file, ensure_folder
 from regard.config import DataSettings
@@ -101,9 +102,7 @@ ZSTD_BLOCK = 1 << 10
 
 def _decompress_zstd(raw: io.BufferedIOBase) -> Iterator[bytes]:
     """Decompress frame by frame: zstandard's own reader does not notice a truncated file."""
-    with needed_by("reading .zst"):
-        import zstandard  # optional
-
+    zstandard = _zstandard("reading .zst")
     library = zstandard.ZstdDecompressor(max_window_size=1 << 31)
     frame = None
     while block := raw.read(ZSTD_BLOCK):
@@ -116,6 +115,13 @@ def _decompress_zstd(raw: io.BufferedIOBase) -> Iterator[bytes]:
             block, frame = (frame.unused_data, None) if frame.eof else (b"", frame)
     if frame is not None:
         raise EOFError("a file that ends within a frame")
+
+
+def _zstandard(what: str) -> ModuleType:
+    with needed_by(what):
+        import zstandard  # optional
+
+    return zstandard
 
 
 class _BlockStream(io.RawIOBase):
@@ -149,34 +155,34 @@ def read_lines(source: str, skip_overlong: bool = False) -> Iterator[str]:
 
     A line that is too long raises ValueError; or, if it is to be skipped, OVERLONG_LINE stands for it.
     """
-    for where, raw in _raw_lines(source):
+    for where, raw in raw_lines(source):
         if raw is not None:
-            yield _decode(raw, where)
+            yield decode_line(raw, where)
         elif skip_overlong:
             yield OVERLONG_LINE
         else:
-            raise ValueError(f"{where}: {_rule()}; give text with one pair on each line")
+            raise ValueError(f"{where}: {length_rule()}; give text with one pair on each line")
 
 
 def read_good_lines(source: str, report: Callable[[str], None]) -> Iterator[str]:
     """Yield the lines of a file, an empty one for each that cannot be read; `report` is told which and why."""
-    for where, raw in _raw_lines(source):
+    for where, raw in raw_lines(source):
         line = ""
         try:
             if raw is None:
-                report(f"{where}: {_rule()}")
+                report(f"{where}: {length_rule()}")
             else:
-                line = _decode(raw, where)
+                line = decode_line(raw, where)
         except ValueError as error:
             report(str(error))
         yield line
 
 
-def _rule() -> str:
+def length_rule() -> str:
     return f"a line must be shorter than {MAX_LINE_BYTES} bytes"
 
 
-def _raw_lines(source: str) -> Iterator[tuple[str, bytes | None]]:
+def raw_lines(source: str) -> Iterator[tuple[str, bytes | None]]:
     """Yield the place and the bytes of each line, None for one that is too long, of which the rest is read over."""
     with open_bytes(source) as stream:
         for number, raw in enumerate(iter(partial(stream.readline, MAX_LINE_BYTES), b""), start=1):
@@ -189,6 +195,24 @@ def _raw_lines(source: str) -> Iterator[tuple[str, bytes | None]]:
             yield where, None
             while raw and not raw.endswith(b"\n"):
                 raw = stream.readline(MAX_LINE_BYTES)
+
+
+@contextmanager
+def open_compressed(path: Path, name: str) -> Iterator[BinaryIO]:
+    """Open a file for writing, compressed as the extension of `name` says."""
+    suffix = Path(name).suffix.lower()
+    with path.open("wb") as raw:
+        if suffix == ".zst":
+            with _zstandard("writing .zst").ZstdCompressor().stream_writer(raw, closefd=False) as stream:
+                yield cast(BinaryIO, stream)
+        elif suffix == ".gz":
+            with gzip.GzipFile("", "wb", 6, raw, mtime=0) as stream:
+                yield cast(BinaryIO, stream)
+        elif suffix == ".xz":
+            with lzma.LZMAFile(raw, "wb", preset=3) as stream:
+                yield cast(BinaryIO, stream)
+        else:
+            yield raw
 
 
 PAUSE = 0.05  # seconds without a line
@@ -215,7 +239,8 @@ def _strip_bom(raw: bytes, source: str) -> bytes:
     return raw.removeprefix(codecs.BOM_UTF8)
 
 
-def _decode(raw: bytes, where: str) -> str:
+def decode_line(raw: bytes, where: str) -> str:
+    """Return the text of a line without its end."""
     try:
         return raw.decode("utf-8").removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError as error:

@@ -3,7 +3,7 @@
 import codecs
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
@@ -30,11 +30,16 @@ def read_tsv(source: str) -> Iterator[Pair]:
         where = f"{source}, line {number}"
         if line == OVERLONG_LINE:
             yield Pair("", "", where, overlong=True)
-            continue
-        columns = line.split("\t", 2)
-        if len(columns) < 2 and line.strip():
-            raise ValueError(f"{where}: a line must have two columns separated by a tab, got 1: {line[:60]!r}")
-        yield make_pair(columns[0], columns[1] if len(columns) > 1 else "", where)
+        else:
+            yield make_pair(*split_columns(line, where), where)
+
+
+def split_columns(line: str, where: str) -> tuple[str, str]:
+    """Return the first two columns of a line; those of an empty line are empty."""
+    columns = line.split("\t", 2)
+    if len(columns) < 2 and line.strip():
+        raise ValueError(f"{where}: a line must have two columns separated by a tab, got 1: {line[:60]!r}")
+    return columns[0], columns[1] if len(columns) > 1 else ""
 
 
 def read_aligned(src: str, tgt: str) -> Iterator[Pair]:
@@ -55,21 +60,26 @@ def read_aligned(src: str, tgt: str) -> Iterator[Pair]:
 
 def read_json_lines(source: str, src_lang: str, tgt_lang: str) -> Iterator[Pair]:
     """Read an object from each line: with `src` and `tgt`, `source` and `target`, or a `translation` by language."""
-    names = (("src", "tgt"), ("source", "target"), (src_lang, tgt_lang))
     for number, line in enumerate(read_lines(source, skip_overlong=True), start=1):
         where = f"{source}, line {number}"
-        if not line.strip():
+        if line.strip():
+            yield make_pair(*parse_object(line, src_lang, tgt_lang, where), where)
+        else:
             yield Pair("", "", where, overlong=line == OVERLONG_LINE)
-            continue
-        row = _object(line, where)
-        row = row.get("translation", row)
-        sides = _json_sides(row, names) if isinstance(row, dict) else None
-        if sides is None:
-            raise ValueError(
-                f"{where}: an object must have strings for src and tgt, source and target, or the languages "
-                f"{src_lang} and {tgt_lang} (data.src_lang, data.tgt_lang), got {line[:80]!r}"
-            )
-        yield make_pair(*sides, where)
+
+
+def parse_object(line: str, src_lang: str, tgt_lang: str, where: str) -> tuple[str, str]:
+    """Return the two sides of a JSON object."""
+    row = _object(line, where)
+    row = row.get("translation", row)
+    names = (("src", "tgt"), ("source", "target"), (src_lang, tgt_lang))
+    sides = _json_sides(row, names) if isinstance(row, dict) else None
+    if sides is None:
+        raise ValueError(
+            f"{where}: an object must have strings for src and tgt, source and target, or the languages "
+            f"{src_lang} and {tgt_lang} (data.src_lang, data.tgt_lang), got {line[:80]!r}"
+        )
+    return sides
 
 
 def _object(line: str, where: str) -> dict[str, Any]:
@@ -95,8 +105,11 @@ UNNAMED = (DataSettings.src_lang, DataSettings.tgt_lang)
 CODES = {"bpt", "ept", "it", "ph", "ut"}
 
 
-def read_tmx(source: str, src_lang: str, tgt_lang: str) -> Iterator[Pair]:
-    """Stream the units of a TMX file; without language names, use the first two of each unit."""
+def read_tmx(source: str, src_lang: str, tgt_lang: str, report: Callable[[str], None] | None = None) -> Iterator[Pair]:
+    """Stream the units of a TMX file; without language names, use the first two of each unit.
+
+    A unit without the languages raises ValueError; or, if there is somebody to `report` it to, it is an empty pair.
+    """
     with open_bytes(source) as stream:
         metered = _MeteredStream(stream, source)
         events = iterparse(metered, events=("start", "end"))  # pyright: ignore[reportArgumentType, reportCallIssue]
@@ -104,7 +117,7 @@ def read_tmx(source: str, src_lang: str, tgt_lang: str) -> Iterator[Pair]:
             for number, unit in enumerate(_units(events), start=1):
                 metered.n_bytes, metered.n_units = 0, number
                 where = f"{source}, unit {number}"
-                yield make_pair(*_tmx_sides(_sentences(unit), src_lang, tgt_lang, where), where)
+                yield make_pair(*_reported_sides(_sentences(unit), src_lang, tgt_lang, where, report), where)
         except ParseError as error:
             raise ValueError(
                 f"{source}, line {error.position[0]}: the file must be well-formed XML, got {error}"
@@ -149,6 +162,18 @@ def _sentences(unit: Element) -> list[tuple[str, str]]:
             lang = variant.get(XML_LANG) or variant.get("lang") or ""
             sentences += [(lang.lower(), _text(segment)) for segment in variant if _tag(segment) == "seg"]
     return sentences
+
+
+def _reported_sides(
+    sentences: list[tuple[str, str]], src_lang: str, tgt_lang: str, where: str, report: Callable[[str], None] | None
+) -> tuple[str, str]:
+    try:
+        return _tmx_sides(sentences, src_lang, tgt_lang, where)
+    except ValueError as error:
+        if report is None:
+            raise
+        report(str(error))
+        return "", ""
 
 
 def _tmx_sides(sentences: list[tuple[str, str]], src_lang: str, tgt_lang: str, where: str) -> tuple[str, str]:

@@ -22,6 +22,7 @@ _HOMES = {
     "TracedTranslation": "regard.trace",
     "Translator": "regard.pipeline.translator",
     "Generator": "regard.pipeline.generator",
+    "Glossary": "regard.pipeline.glossary",
     "align": None,
     "build_heads": "regard.build",
     "build_model": "regard.build",
@@ -36,12 +37,14 @@ _HOMES = {
     "show_trace": "regard.notebook",
     "trace": None,
     "trace_texts": "regard.trace",
+    "translate_marked": "regard.markup",
 }
 
 __all__ = [
     "ATTENTION",
     "POSITION",
     "Generator",
+    "Glossary",
     "HeadsSettings",
     "Mask",
     "MultiHeadAttention",
@@ -64,6 +67,7 @@ __all__ = [
     "show_trace",
     "trace",
     "trace_texts",
+    "translate_marked",
 ]
 
 if TYPE_CHECKING:
@@ -71,11 +75,13 @@ if TYPE_CHECKING:
     from regard.attention import ATTENTION
     from regard.build import build_heads, build_model
     from regard.config import HeadsSettings, PartSettings, Settings
+    from regard.markup import translate_marked
     from regard.mask import Mask
     from regard.model import MultiHeadAttention
     from regard.notebook import head_view, model_view, show_heatmaps, show_trace
     from regard.pipeline import load
     from regard.pipeline.generator import Generator
+    from regard.pipeline.glossary import Glossary
     from regard.pipeline.translator import Translator
     from regard.position import POSITION
     from regard.serve.serialize import save_html

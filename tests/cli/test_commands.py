@@ -259,6 +259,30 @@ def test_a_shortlist_is_learned_and_used(run, trained, text, tmp_path):
     assert "this is not a shortlist" in run("translate", "-m", trained, "a", "--shortlist", text, code=2).err
 
 
+def test_a_glossary_is_used_and_turned_round(run, trained, text, tmp_path):
+    terms = tmp_path / "terms.tsv"
+    terms.write_text("a\tj i|i j\n# b\tno\nc\th\tpreferred\n", encoding="utf-8")
+    told = run("translate", "-m", trained, "a b c", "b c", "--glossary", terms).out.splitlines()
+    plain = run("translate", "-m", trained, "a b c", "b c").out.splitlines()
+    assert ("j i" in told[0] or "i j" in told[0]) and ("j i" not in plain[0] and "i j" not in plain[0])
+    turned = run("translate", "-m", trained, "i j", "--glossary", terms, "--reverse").out
+    assert "a" in turned.split()
+    assert json.loads(run("evaluate", "-m", trained, "--data", text, "--json", "--glossary", terms).out)["n"] == 60
+    assert "add --glossary" in run("translate", "-m", trained, "a", "--reverse", code=2).err
+    terms.write_text("a\n", encoding="utf-8")
+    said = " ".join(run("translate", "-m", trained, "a", "--glossary", terms, code=2).err.split())
+    assert "terms.tsv:1: a line must be a term" in said and "got 'a'" in said
+
+
+def test_markup_is_kept(run, trained):
+    told = run("translate", "-m", trained, "a <i>b c</i> d<x/>", "a b", "--markup", "tags").out.splitlines()
+    assert all(told[0].count(tag) == 1 for tag in ("<i>", "</i>", "<x/>")) and "<" not in told[1]
+    rows = run("translate", "-m", trained, "a <i>b c</i>", "--markup", "tags", "--n-best", "2", "--set", "beam=2").out
+    assert all("<i>" in row for row in rows.splitlines()) and len(rows.splitlines()) == 2
+    said = " ".join(run("translate", "-m", trained, "a", "--markup", "html", code=2).err.split())
+    assert "unknown kind of markup 'html'" in said
+
+
 def test_a_model_describes_itself(run, trained):
     found = json.loads(run("info", trained, "--json").out)
     assert found.keys() == {"parameters", "precision", "shards", "bytes", "vocabulary", "scores", "settings"}

@@ -27,7 +27,7 @@ def folder(tmp_path_factory):
     made = Settings(
         model=ModelSettings(tie="none", **SIZES),
         data=DataSettings(src_lang="zh", tgt_lang="en"),
-        decode=DecodeSettings(beam=2, max_extra=4, max_ratio=0.0),
+        decode=DecodeSettings(beam=2, max_extra=4, max_ratio=0.0, retry=False),
     )
     path = tmp_path_factory.mktemp("model") / "model"
     save_model(path, Checkpoint(make_model(dtype=torch.float32), TOKENIZER, made), {})

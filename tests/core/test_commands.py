@@ -77,6 +77,13 @@ def test_a_shortlist_is_learned_and_used(run, pairs, tmp_path):
     assert lines(run("translate", "-m", "zh-en", "--shortlist", file, TEXTS[1])) == ["I like music."]
 
 
+def test_terms_and_tags_need_nothing_more(run, tmp_path):
+    terms = tmp_path / "terms.tsv"
+    terms.write_text("音乐\tmelody|melodies\n", encoding="utf-8")
+    marked = run("translate", "--markup", "all", "--glossary", terms, "我喜欢<b>音乐</b>。")
+    assert lines(marked) == ["I like <b>melody</b>."] or lines(marked) == ["I like <b>melodies</b>."]
+
+
 def test_files_are_translated_to_files(run, tmp_path):
     text, out = tmp_path / "in.txt", tmp_path / "out.txt"
     text.write_text("\n".join(TEXTS), encoding="utf-8")

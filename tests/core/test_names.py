@@ -7,6 +7,7 @@ import pytest
 import regard
 
 LIGHT = {"load", "Translator", "Settings", "HeadsSettings", "PartSettings"}
+LIGHT |= {"Glossary", "translate_marked"}
 LIGHT |= {"Trace", "TracedTranslation", "load_trace", "save_html", "trace_texts"}
 ROOMS = {"trace"}  # which are modules
 

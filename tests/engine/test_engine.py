@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from regard import engine as engines
 from regard.batch import make_batch
 from regard.build import build_model
 from regard.config import DecodeSettings, ModelSettings, PartSettings
@@ -18,6 +19,7 @@ from regard.padding import BOS, EOS
 from regard.position import Rotary
 from regard.search import SEARCH
 from regard.search.constrained import Constraint, constrained_search
+from regard.search.constraint import ConstraintAutomaton
 from tests.search.models import same
 
 V = 23
@@ -60,21 +62,33 @@ def test_a_search_in_batches_finds_what_each_sentence_finds_alone(method, prefix
 
 
 @pytest.mark.parametrize("kind", ["native", "int8", "slots", "plain"])
-def test_sources_with_constraints_meet_them_and_the_others_are_searched_as_ever(kind):
+def test_what_does_not_meet_its_constraints_is_searched_again_and_the_rest_as_ever(kind):
     model = made(tie="none").requires_grad_(False)
-    engines = {"native": select_engine, "slots": CudaEngine, "plain": PlainEngine}
-    engine = engines.get(kind, lambda each: select_engine(each, "int8"))(model)
+    known = {"native": select_engine, "slots": CudaEngine, "plain": PlainEngine}
+    engine = known.get(kind, lambda each: select_engine(each, "int8"))(model)
     settings = DecodeSettings(beam=3, n_best=2, batch_tokens=7, max_extra=4)
     sources, prefixes = [*SRC, [9, 9]], [[5], [], [], []]
     constraints = [[Constraint(((20, 21), (22,)))], None, [], [Constraint(((19,),))]]
     found = dict(engine.search(sources, settings, prefixes, None, constraints))
-    own = [constraints[i] or [] for i in (0, 3)]
-    alone = constrained_search(engine.decoder, [sources[i] for i in (0, 3)], settings, own, [[5], []])
-    same([found[0], found[3]], alone)
     assert all({20, 22} & set(each.ids) and each.ids[0] == 5 for each in found[0])
     assert all(19 in each.ids for each in found[3])
-    free = dict(engine.search(sources[1:3], settings, prefixes[1:3]))
-    assert [found[1], found[2]] == [free[0], free[1]]
+    free = dict(engine.search(sources, settings, prefixes))
+    assert [found[1], found[2]] == [free[1], free[2]]
+    again = [i for i in (0, 3) if not all(ConstraintAutomaton(constraints[i]).is_met(each.ids) for each in free[i])]
+    assert again, "the model says by itself what it is to say"
+    own, some = [constraints[i] for i in again], [sources[i] for i in again]
+    same(
+        [found[i] for i in again], constrained_search(engine.decoder, some, settings, own, [prefixes[i] for i in again])
+    )
+    assert all(found[i] == free[i] for i in {0, 3} - set(again))
+
+
+def test_what_a_model_says_by_itself_is_not_searched_again(monkeypatch):
+    engine, settings = PlainEngine(made(tie="none").double()), DecodeSettings(beam=3, max_extra=4)
+    free = dict(engine.search(SRC, settings))
+    said = [[Constraint((tuple(free[i][0].ids[:1]),), bonus)] for i, bonus in enumerate((None, 1.0, None))]
+    monkeypatch.setattr(engines, "constrained_search", None)
+    assert dict(engine.search(SRC, settings, constraints=said)) == free
 
 
 def test_a_source_without_an_entry_for_its_constraints_is_refused():

@@ -46,9 +46,9 @@ def n_needed(tokens, constraints):
 def value(each, n_source, constraints, length_penalty):
     """Says by loops how targets with constraints are ranked."""
     needed = [n_needed(each.ids[:n], constraints) for n in range(len(each.ids) + 1)]
-    price = [each.token_log_probs[n] for n in range(len(each.ids)) if needed[n + 1] < needed[n]]
-    free = max(1, len(each.token_log_probs) - len(price))
-    return (each.log_prob - sum(price)) / free**length_penalty + sum(price) / (n_source + len(price)) ** length_penalty
+    n_price = sum(needed[n + 1] < needed[n] for n in range(len(each.ids)))
+    length = min(len(each.token_log_probs), int(1.25 * (n_source + n_price)))
+    return each.log_prob / length**length_penalty
 
 
 SETS = [
@@ -170,7 +170,7 @@ def test_what_meets_constraints(constraints, tokens, complete):
     progress, last = automaton.beginning, BOS
     for token in tokens:
         progress, last = automaton.advance(progress, last, token), token
-    assert progress.complete == complete == meets(tokens, constraints)
+    assert progress.complete == complete == meets(tokens, constraints) == automaton.is_met(tokens)
     assert progress.needed == n_needed(tokens, constraints)
 
 
@@ -184,6 +184,11 @@ def test_a_variant_is_parted_from_what_would_go_on_within_its_word(tokens, compl
     for token in tokens:
         progress, last = automaton.advance(progress, last, token), token
     assert progress.complete == complete
+
+
+def test_preferred_constraints_are_met_or_not():
+    automaton = ConstraintAutomaton([one_of((A,)), one_of((B,), bonus=1.0)])
+    assert automaton.is_met([B, A]) and not automaton.is_met([A]) and not automaton.is_met([])
 
 
 def test_wrong_constraints_are_refused():

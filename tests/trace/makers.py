@@ -58,7 +58,8 @@ def make_model(family="transformer", scheme="sinusoidal", attention="scaled_dot"
 
 def make_translator(model, **changes):
     """Makes a translator whose targets have at most four tokens."""
-    settings = DecodeSettings(**({"method": "greedy", "max_ratio": 0.0, "max_extra": 4, "batch_tokens": 20} | changes))
+    usual = {"method": "greedy", "max_ratio": 0.0, "max_extra": 4, "batch_tokens": 20, "retry": False}
+    settings = DecodeSettings(**(usual | changes))
     return Translator(model if isinstance(model, Engine) else PlainEngine(model), TOKENIZER, settings, "zh", "en", 30)
 
 

@@ -12,13 +12,14 @@ from typer import Option
 
 from regard.checkpoint import CONFIG, load_tokenizer, model_folder, read_settings
 from regard.cli.options import AutoPrecision, Beam, Device, Json, Model, Reverse, SetDecode
-from regard.cli.translate import Shortlist, decode_settings, device_for
+from regard.cli.translate import GlossaryFile, Shortlist, decode_settings, device_for
 from regard.config import DecodeSettings
 from regard.data.files import MAX_LINE_BYTES, read_lines
 from regard.data.formats import read_pairs
 from regard.data.normalise import Pair
 from regard.extras import is_installed, missing, require
 from regard.pipeline import load_translator
+from regard.pipeline.glossary import Glossary
 from regard.pipeline.shortlist_learning import learn_shortlist, save_shortlist
 from regard.pipeline.translator import Translator
 from regard.terminal import (
@@ -59,6 +60,7 @@ def evaluate(
     precision: AutoPrecision = "auto",
     device: Device = "auto",
     shortlist: Shortlist = None,
+    glossary: GlossaryFile = None,
     reverse: Reverse = False,
     json_: Json = False,
 ) -> None:
@@ -72,7 +74,8 @@ def evaluate(
     pairs = read_sides(data, (translator.src_lang, translator.tgt_lang), reverse)
     sources, references = [src for src, _ in pairs], read_references(reference, [tgt for _, tgt in pairs])
     others = {each: other_system(each, len(sources), device) for each in against or ()}
-    outputs = translate_all(translator, sources, decode_settings(translator.settings, beam, None, set_))
+    terms = None if glossary is None else Glossary.read(glossary, translator.tokenizer, reverse)
+    outputs = translate_all(translator, sources, decode_settings(translator.settings, beam, None, set_), terms)
     if out is not None:
         with open_output(out) as write:
             for line in output_lines(sources, outputs, references, translator.tgt_lang, out):
@@ -137,9 +140,12 @@ def read_with_model(
     return name, load_translator(name, "auto", device), pairs
 
 
-def translate_all(translator: Translator, sources: list[str], decode: DecodeSettings) -> list[str]:
+def translate_all(
+    translator: Translator, sources: list[str], decode: DecodeSettings, glossary: Glossary | None = None
+) -> list[str]:
     """Translate behind a progress bar."""
-    translations = progress_bar(translator.stream(sources, decode), len(sources), "translating")
+    found = translator.stream(sources, decode, glossary=glossary)
+    translations = progress_bar(found, len(sources), "translating")
     return [each.text for each in translations]
 
 

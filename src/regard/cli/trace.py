@@ -64,7 +64,7 @@ def trace(
     check_request(out, figure, head, terms)
     name = None if head is None else parse_head(head)
     folder, _ = (model, []) if model is not None else pick_model(src, tgt, iter([text]))
-    pipeline = load(folder, precision, device)
+    pipeline = load(folder, precision, device, None, src, tgt)
     if isinstance(pipeline, Translator):
         check_languages(pipeline, src, tgt)
         run = trace_translation(pipeline, text, decode_settings(pipeline.settings, beam, None, set_))

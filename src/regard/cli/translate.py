@@ -8,11 +8,13 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
+from regard import markup as markups
 from regard.cli.options import AnyModel, AutoPrecision, Beam, Device, Json, SetDecode, Source, Target
-from regard.config import DecodeSettings, merge, parse_settings
+from regard.config import DecodeSettings, choose, merge, parse_settings
 from regard.data.files import read_good_lines, stdin_pauses
 from regard.data.normalise import language_code
 from regard.pipeline import load_translator
+from regard.pipeline.glossary import Glossary
 from regard.pipeline.translator import WINDOW, Translation, Translator
 from regard.terminal import escape, message, open_output, progress_bar, to_json_line
 from regard.toml import parse_override
@@ -22,7 +24,14 @@ INPUT = "File with one sentence per line; - is stdin."
 SHORTLIST = "Restrict the output vocabulary to a lexical shortlist made by regard shortlist: faster, CPU only."
 PAIRS = "Write translation<TAB>sentence: synthetic parallel text by back-translation."
 TAG = "With --pairs: a tag in front of each translation, such as <bt>."
+GLOSSARY = (
+    "Terms and their translations: a file of lines term<TAB>translation|another<TAB>preferred; else they are forced."
+)
+REVERSE = "With --glossary: its translations are the terms, and its terms their translations."
+MARKUP = "Keep markup: tags, placeholders such as {name} and %s, or all."
 Shortlist = Annotated[Path | None, Option(help=SHORTLIST)]
+GlossaryFile = Annotated[Path | None, Option("--glossary", help=GLOSSARY)]
+MarkupKind = Annotated[str | None, Option("--markup", help=MARKUP, show_default="none: all is text")]
 
 
 def translate(
@@ -38,25 +47,27 @@ def translate(
     precision: AutoPrecision = "auto",
     device: Device = "auto",
     shortlist: Shortlist = None,
+    glossary: GlossaryFile = None,
+    reverse: Annotated[bool, Option("--reverse", help=REVERSE)] = False,
+    markup: MarkupKind = None,
     pairs: Annotated[bool, Option("--pairs", help=PAIRS)] = False,
     tag: Annotated[str, Option(help=TAG)] = "",
     json_: Json = False,
 ) -> None:
-    if json_ and pairs:
-        raise ValueError("--json and --pairs exclude each other: leave one out")
-    if tag and not pairs:
-        raise ValueError(f"--tag goes before the translations of --pairs, got {tag!r} without: add --pairs")
+    check_rows(json_, pairs, tag)
     lines = iter(text) if text else read_good_lines(input_, _report)
     folder, lines = (model, lines) if model is not None else pick_model(src, tgt, lines)
-    translator = load_translator(folder, precision, device_for(device, shortlist), shortlist)
+    translator = load_translator(folder, precision, device_for(device, shortlist), shortlist, src, tgt)
     check_languages(translator, src, tgt)
     decode = decode_settings(translator.settings, beam, n_best, set_)
+    terms = read_glossary(glossary, translator, reverse)
+    stream = choose_stream(translator, decode, terms, markup)
     pauses = stdin_pauses if input_ == "-" and not text else _never
     if pairs:
         lines, originals = tee(lines)
-        rows = back_translations(_translations(translator, lines, decode, pauses), originals, tag)
+        rows = back_translations(_translations(stream, lines, pauses), originals, tag)
     else:
-        translations = _translations(translator, lines, decode, pauses)
+        translations = _translations(stream, lines, pauses)
         rows = (to_json_line(each) if json_ else format_line(each, decode.n_best) for each in translations)
     with open_output(out) as write:
         for row in rows:
@@ -71,10 +82,36 @@ def _never() -> bool:
     return False
 
 
-def _translations(
-    translator: Translator, lines: Iterable[str], decode: DecodeSettings, pauses: Callable[[], bool]
-) -> Iterator[Translation]:
-    found = (each for window in windows(lines, pauses) for each in translator.stream(window, decode))
+Stream = Callable[[Iterable[str]], Iterator[Translation]]
+
+
+def choose_stream(
+    translator: Translator, decode: DecodeSettings, glossary: Glossary | None, kind: str | None
+) -> Stream:
+    """Return what translates lines: with their tags, or as plain text."""
+    if kind is None:
+        return lambda lines: translator.stream(lines, decode, glossary=glossary)
+    choose(markups.KINDS, kind, "kind of markup")
+    return lambda lines: markups.stream_marked(translator, lines, decode, kind, glossary)
+
+
+def read_glossary(path: Path | None, translator: Translator, reverse: bool) -> Glossary | None:
+    """Read a glossary for a model, turned round or not, where there is one."""
+    if reverse and path is None:
+        raise ValueError("--reverse turns a glossary round, and there is none: add --glossary")
+    return None if path is None else Glossary.read(path, translator.tokenizer, reverse)
+
+
+def check_rows(json_: bool, pairs: bool, tag: str) -> None:
+    """Raise ValueError for ways to print that exclude each other."""
+    if json_ and pairs:
+        raise ValueError("--json and --pairs exclude each other: leave one out")
+    if tag and not pairs:
+        raise ValueError(f"--tag goes before the translations of --pairs, got {tag!r} without: add --pairs")
+
+
+def _translations(stream: Stream, lines: Iterable[str], pauses: Callable[[], bool]) -> Iterator[Translation]:
+    found = (each for window in windows(lines, pauses) for each in stream(window))
     for number, each in enumerate(progress_bar(found, None, "translating"), start=1):
         if each.warning is not None:
             message(f"[yellow]line {number}: {each.warning}[/]")

@@ -147,7 +147,10 @@ class LiveText:
         self._searched: dict[int, tuple[list[Hypothesis], list[TopK]]] = {}
 
     def searched(self, part: int) -> tuple[list[Hypothesis], list[TopK]]:
-        """Return what was found for a part and what its search was offered; one that was not followed is searched."""
+        """Return what was found for a part and what its search was offered; one that was not followed is searched.
+
+        Where the part was searched for again, it is not known what that search was offered.
+        """
         if part not in self._searched:
             self._search(part, RecordingDecoder(self.translator.engine.decoder))
         return self._searched[part]
@@ -167,16 +170,19 @@ class LiveText:
             found.append(self._search(part, StreamingDecoder(self.translator.engine.decoder, self.settings, so_far)))
         for first in range(STEPPED_PARTS, len(self.text.parts), JOINT_PARTS):
             rest = self.text.parts[first : first + JOINT_PARTS]
-            some = SegmentedText(rest, [""] * (len(rest) + 1))
-            found += self.translator.search([some], self.settings, [], lambda n_lines: None)
+            some = SegmentedText(rest, [""] * (len(rest) + 1), None, self.text.texts[first : first + JOINT_PARTS])
+            first_found = self.translator.search([some], self.settings, [], lambda n_lines: None)
+            found += self.translator.recover([some], first_found, self.settings)
             on_step(_merged(self.translator, self.text, found, self.settings))
         return _merged(self.translator, self.text, found, self.settings)
 
     def _search(self, part: int, decoder: RecordingDecoder) -> list[Hypothesis]:
         recording = with_engine(self.translator, RecordingEngine(self.translator.engine, decoder))
-        one = SegmentedText([self.text.parts[part]], ["", ""])
-        (found,) = recording.search([one], self.settings, [] if part else self.prefix, lambda n_lines: None)
-        self._searched[part] = found, decoder.records[0].steps[0]
+        one = SegmentedText([self.text.parts[part]], ["", ""], None, self.text.texts[part : part + 1])
+        forced = [] if part else self.prefix
+        first = recording.search([one], self.settings, forced, lambda n_lines: None)
+        (found,) = self.translator.recover([one], first, self.settings, forced)
+        self._searched[part] = found, decoder.records[0].steps[0] if found is first[0] else []
         return found
 
 

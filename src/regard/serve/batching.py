@@ -1,15 +1,17 @@
 """Dynamic batching: one queue for the texts of all clients, and workers that feed the engines' schedulers."""
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from threading import Condition, Thread
 from typing import Generic, TypeVar
 
 from regard.config import DecodeSettings
-from regard.engine import Scheduler
+from regard.engine import BatchScheduler, Scheduler
+from regard.pipeline.glossary import Glossary
 from regard.pipeline.translator import SegmentedText, Translation, Translator
+from regard.search.constraint import Constraint
 from regard.search.hypothesis import Hypothesis
 from regard.serve import BusyError, ServeSettings
 from regard.serve.middleware import Metrics
@@ -31,6 +33,24 @@ class TranslationJob:
     text: str
     turn: object = field(default_factory=object)
     result: Future[Translation] = field(default_factory=Future)
+    terms: "RequestTerms | None" = None
+
+
+class RequestTerms:
+    """The terms of a request, made into a glossary once for each model that translates its texts."""
+
+    def __init__(self, terms: Mapping[str, str | Sequence[str]]):
+        self.terms = terms
+        self._glossaries: dict[Translator, Glossary] = {}
+
+    def constraints(self, translator: Translator, text: SegmentedText) -> Sequence[Sequence[Constraint]]:
+        """Return what the translation of each sentence must contain."""
+        if translator not in self._glossaries:
+            self._glossaries[translator] = Glossary(self.terms, translator.tokenizer)
+        return [self._glossaries[translator].constraints(part) for part in text.texts]
+
+
+Place = tuple[Scheduler, int]  # a scheduler, and the number by which it knows a sentence
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,18 +60,25 @@ class RunningJob:
     job: TranslationJob
     translator: Translator
     text: SegmentedText
-    waiting: deque[int] = field(default_factory=deque)  # indices of sentences that are not in the scheduler yet
-    indices: dict[int, int] = field(default_factory=dict)  # of unfinished sentences in the text, by their numbers
+    constraints: Sequence[Sequence[Constraint]] = ()  # of each sentence, where the request has terms
+    waiting: deque[int] = field(default_factory=deque)  # indices of sentences that are not in a scheduler yet
+    indices: dict[Place, int] = field(default_factory=dict)  # of unfinished sentences in the text
     hypotheses: dict[int, list[Hypothesis]] = field(default_factory=dict)  # of finished sentences, by index
 
     def work(self, index: int) -> int:
         """Return how much there is to do for a sentence."""
-        return (len(self.text.parts[index]) + 1) * self.job.settings.beam
+        n_rows = self.job.settings.beam * (1 + len(self.constraints_of(index)))
+        return (len(self.text.parts[index]) + 1) * n_rows
+
+    def constraints_of(self, index: int) -> Sequence[Constraint]:
+        """Return what the translation of a sentence must contain."""
+        return self.constraints[index] if self.constraints else ()
 
     def translation(self) -> Translation:
         """Merge the translations of the sentences."""
-        hypotheses = [self.hypotheses[index] for index in range(len(self.text.parts))]
-        return next(self.translator.merge([self.text], hypotheses, self.job.settings))
+        found = [self.hypotheses[index] for index in range(len(self.text.parts))]
+        found = self.translator.recover([self.text], found, self.job.settings, (), self.constraints or None)
+        return next(self.translator.merge([self.text], found, self.job.settings))
 
 
 class RoundRobin(Generic[T]):
@@ -165,7 +192,8 @@ class Worker:
         self.running: set[RunningJob] = set()
         self.thread = Thread(target=self._work, name="batching", daemon=True)
         self._schedulers: dict[Translator, Scheduler] = {}
-        self._owners: dict[tuple[Scheduler, int], RunningJob] = {}  # of each sentence in a scheduler
+        self._constrained: dict[Translator, BatchScheduler] = {}  # for sentences with constraints
+        self._owners: dict[Place, RunningJob] = {}  # of each sentence in a scheduler
         self._turns: RoundRobin[RunningJob] = RoundRobin()  # with sentences that are not
 
     def _work(self) -> None:
@@ -173,13 +201,16 @@ class Worker:
             while jobs:
                 self._begin(jobs)
                 self._feed()
-                more = not self._turns and all(scheduler.wants_more() for scheduler in self._schedulers.values())
+                more = not self._turns and all(scheduler.wants_more() for scheduler in self._all_schedulers())
                 jobs = self.queue.take(wait=False) if more else None
             self._drop_cancelled()
             self._feed()
-            for scheduler in self._schedulers.values():
+            for scheduler in self._all_schedulers():
                 if len(scheduler):
                     self._step(scheduler)
+
+    def _all_schedulers(self) -> list[Scheduler]:
+        return [*self._schedulers.values(), *self._constrained.values()]
 
     def _begin(self, jobs: list[TranslationJob]) -> None:
         try:
@@ -187,16 +218,17 @@ class Worker:
         except Exception as error:
             self._fail(jobs, error)
             return
-        scheduler = self._schedulers.get(translator)
-        if scheduler is None:
-            scheduler = self._schedulers[translator] = translator.engine.scheduler()
+        if translator not in self._schedulers:
+            self._schedulers[translator] = translator.engine.scheduler()
+            self._constrained[translator] = BatchScheduler(translator.engine)
         for job in jobs:
             try:
                 text = translator.segment([job.text], job.settings)[0]
+                constraints = () if job.terms is None else job.terms.constraints(translator, text)
             except Exception as error:  # a text that cannot be segmented fails alone
                 self._fail([job], error)
                 continue
-            running = RunningJob(job, translator, text, deque(range(len(text.parts))))
+            running = RunningJob(job, translator, text, constraints, deque(range(len(text.parts))))
             self.running.add(running)
             if text.parts:
                 self._turns.add(job.turn, running)
@@ -205,23 +237,33 @@ class Worker:
 
     def _feed(self) -> None:
         """Hand sentences to the schedulers, of each request in turn, and no more than are searched in a moment."""
-        under_way = (running.work(running.indices[number]) for (_, number), running in self._owners.items())
+        under_way = (running.work(running.indices[place]) for place, running in self._owners.items())
         room = self.queue.max_work - sum(under_way)
         while room > 0 and (running := self._turns.take(lambda _: True)) is not None:
             if running not in self.running:  # it was dropped
                 continue
-            scheduler, index, settings = self._schedulers[running.translator], running.waiting[0], running.job.settings
+            index = running.waiting[0]
             try:
-                number = scheduler.add(running.text.parts[index], settings)
+                place = self._add(running, index)
             except Exception as error:
                 self._fail([running.job], error)
                 continue
             running.waiting.popleft()
-            running.indices[number] = index
-            self._owners[scheduler, number] = running
+            running.indices[place] = index
+            self._owners[place] = running
             room -= running.work(index)
             if running.waiting:
                 self._turns.add(running.job.turn, running)
+
+    def _add(self, running: RunningJob, index: int) -> Place:
+        """Queue a sentence where its constraints, if it has any, are known."""
+        ids, settings = running.text.parts[index], running.job.settings
+        constraints = running.constraints_of(index)
+        if constraints:
+            bound = self._constrained[running.translator]
+            return bound, bound.add(ids, settings, constraints)
+        scheduler = self._schedulers[running.translator]
+        return scheduler, scheduler.add(ids, settings)
 
     def _drop_cancelled(self) -> None:
         for running in [each for each in self.running if each.job.result.cancelled()]:
@@ -235,7 +277,7 @@ class Worker:
         finished: dict[RunningJob, Exception | None] = {}
         for number, outcome in done:
             running = self._owners.pop((scheduler, number))
-            index = running.indices.pop(number)
+            index = running.indices.pop((scheduler, number))
             if isinstance(outcome, Exception):
                 finished[running] = errors[outcome]
             else:
@@ -247,10 +289,10 @@ class Worker:
 
     def _finish(self, running: RunningJob, error: Exception | None = None) -> None:
         """Set the result of a job unless it was cancelled, and cancel its unfinished sentences."""
-        scheduler = self._schedulers[running.translator]
-        for number in running.indices:
+        for place in running.indices:
+            scheduler, number = place
             scheduler.cancel(number)
-            del self._owners[scheduler, number]
+            del self._owners[place]
         self.running.discard(running)
         result = running.job.result
         if not result.set_running_or_notify_cancel():

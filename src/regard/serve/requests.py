@@ -60,6 +60,18 @@ ModelName = Annotated[
 ApiKey = Annotated[str, Field(description="One of the server's keys, where it has any.")]
 
 
+MAX_TERMS, MAX_VARIANTS, MAX_TERM_CHARS = 1000, 16, 200
+Words = Annotated[str, Field(min_length=1, max_length=MAX_TERM_CHARS)]
+Terms = Annotated[
+    dict[Words, Words | Annotated[list[Words], Field(min_length=1, max_length=MAX_VARIANTS)]],
+    Field(
+        max_length=MAX_TERMS,
+        description="Terms of the source, and the translation of each, or several of which one is used.",
+        examples=[{"西安": ["Xi'an", "Sian"]}],
+    ),
+]
+
+
 class TranslateRequest(BaseModel):
     """One or more texts to translate, compatible with LibreTranslate."""
 
@@ -74,6 +86,7 @@ class TranslateRequest(BaseModel):
     alternatives: Annotated[int, Field(ge=0, le=100, description="Number of alternative translations to return.")] = 0
     model: ModelName | None = None
     beam: Beam | None = None
+    glossary: Terms | None = None
     api_key: ApiKey | None = None
 
 

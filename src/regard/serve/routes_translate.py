@@ -13,7 +13,7 @@ from regard.config import choose
 from regard.data.normalise import language_code
 from regard.pipeline.live import LiveText
 from regard.pipeline.translator import Translation
-from regard.serve.batching import TranslationJob
+from regard.serve.batching import RequestTerms, TranslationJob
 from regard.serve.libretranslate import Markup, detect_languages, split_markup
 from regard.serve.models import UNNAMED, ModelRegistry
 from regard.serve.requests import (
@@ -51,11 +51,12 @@ def translate_routes(state: ServerState) -> APIRouter:
         wanted = await read_request(request, TranslateRequest)
         texts = [wanted.q] if isinstance(wanted.q, str) else wanted.q
         check_texts(texts, state.settings)
+        terms = RequestTerms(wanted.glossary) if wanted.glossary else None
         requested = [_requested(state, wanted, text) for text in texts]
         jobs = [job for each in requested for job in each.jobs]
         check_work([job.text for job in jobs], max((job.settings.beam for job in jobs), default=1), state.settings)
         turn = object()
-        queued = state.queue.submit([replace(job, turn=turn) for job in jobs])
+        queued = state.queue.submit([replace(job, turn=turn, terms=terms) for job in jobs])
         found = iter(await state.waiter.results(request, *queued))
         results = [each.finish(list(islice(found, len(each.jobs)))) for each in requested]
         return json_response(_translate_response(wanted, requested, results))

@@ -17,7 +17,9 @@ from regard.pipeline.live import LiveText, RecordingDecoder, RecordingEngine, wi
 from regard.pipeline.translator import WINDOW, Translation, Translator
 from regard.search.decoder import TopK
 from regard.search.hypothesis import Hypothesis
-from regard.trace.native_replay import native_replay
+from regard.shapes import np
+from regard.trace.attention_map import AttentionMap
+from regard.trace.native_replay import Reading, native_replay
 from regard.trace.search_tree import SearchTree, build_tree, written_tokens
 from regard.trace.trace import OutputToken, Replay, TokenAlternative, Trace
 
@@ -92,9 +94,12 @@ def _trace_window(
     engine = RecordingEngine(translator.engine)
     recording = with_engine(translator, engine)
     segmented = recording.segment(texts, settings)
-    found = recording.search(segmented, settings, forced, lambda n_lines: None)
+    first = recording.search(segmented, settings, forced, lambda n_lines: None)
+    found = translator.recover(segmented, first, settings, forced)
     flat = [part for text in segmented for part in text.parts]
-    searches = iter(zip(flat, found, _steps_of_parts(engine.decoder, flat, settings), strict=True))
+    offered = zip(_steps_of_parts(engine.decoder, flat, settings), first, found, strict=True)
+    steps = [own if last is before else [] for own, before, last in offered]
+    searches = iter(zip(flat, found, steps, strict=True))
     for translation, text in zip(recording.merge(segmented, found, settings), segmented, strict=True):
         traces = tuple(make_trace(translator, settings, *one) for one in islice(searches, len(text.parts)))
         yield TracedTranslation(translation, traces)
@@ -124,8 +129,9 @@ def trace_part(live: LiveText, part: int) -> Trace:
 
 
 def make_tree(tokenizer: Tokenizer, settings: DecodeSettings, found: list[Hypothesis], steps: list[TopK]) -> SearchTree:
-    """Return the tree of a search, with the names of its tokens."""
-    return build_tree(found, steps, settings, partial(_token_names, tokenizer))
+    """Return the tree of a search, with the names of its tokens: the paths of what was found if no steps are known."""
+    searched = settings if steps else replace(settings, method="greedy")
+    return build_tree(found, steps, searched, partial(_token_names, tokenizer))
 
 
 def _token_names(tokenizer: Tokenizer, tokens: Sequence[int]) -> dict[int, str]:
@@ -164,6 +170,16 @@ def _replay(engine: Engine, source: list[int], written: list[int]) -> Replay:
     from regard.trace.replay import replay  # PyTorch
 
     return replay(engine.model, source, written)
+
+
+def read_cross(engine: Engine, source: list[int], written: list[int]) -> list[AttentionMap]:
+    """Read a path again for each layer's cross attention: in NumPy where the model is packed for C++."""
+    if not isinstance(engine, NativeEngine):
+        return [each for each in _replay(engine, source, written).attention if each.kind == "cross"]
+    reading = Reading(engine.decoder.weights)
+    memory = reading.read("encoder", np.array([*source, EOS], np.int64))
+    reading.read("decoder", np.array([BOS, *written[:-1]], np.int64), memory)
+    return [each for each in reading.attention if each.kind == "cross"]
 
 
 def _languages(pipeline: "Translator | Generator") -> tuple[str, str]:

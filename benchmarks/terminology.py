@@ -4,7 +4,8 @@ Terms: sentence pairs of which a dictionary knows a word on both sides. Half of 
 word, half for another that the dictionary has and the model does not write by itself; of Chinese ones for such as share
 a character with the reference's, since others mostly have another sense. A term counts as written where
 the translation has it as a word of its own, or with an ending, as often as the source has the term. BLEU of the rest is
-that of outputs and references from which the planted words, the dictionary's and the reference's, were taken out.
+that of outputs and references from which the planted words, the dictionary's and the reference's, were taken out; it
+does not see whether a term is where it belongs, so the share of outputs is counted that have the reference's word too.
 
 Tags: a word whose translation is known, a number or name that is copied or a word of the dictionary, is marked in the
 source, or two such words that are neighbours. Tags are in place where they stand around the whole translation of what
@@ -192,6 +193,8 @@ def _scores(planted: list[Planted], bound: list[str], forward: bool) -> dict[str
         "with": sum(n_written(each.wanted, text, forward) >= n_found(each, forward) for each, text in both) / n,
         "bleu_rest_without": bleu([rest(each.free, each, forward) for each in planted], references, forward),
         "bleu_rest_with": bleu([rest(text, each, forward) for each, text in both], references, forward),
+        "usual_beside": sum(bool(n_written(each.usual, text.replace(each.wanted, " "), forward)) for each, text in both)
+        / n,
         "searched_again": sum(each.free != text for each, text in both) / n,
     }
 
@@ -321,13 +324,14 @@ def main() -> None:
 def terms_table(rows: list[dict[str, Any]]) -> Table:
     """List what became of terms."""
     table = Table(title="Terms: written without and with the glossary, BLEU of the rest")
-    for head in ("model", "use", "beam", "terms", "n", "without", "with", "BLEU", "with", "ms", "searched again"):
+    for head in ("model", "use", "beam", "terms", "n", "without", "with", "BLEU", "with", "usual too", "ms", "again"):
         table.add_column(head, justify="right")
     for row in rows:
         for group in ("usual", "unusual", "all"):
             some = row[group]
             shares = [f"{some[name]:.1%}" for name in ("without", "with")]
             scores = [f"{some[name]:.2f}" for name in ("bleu_rest_without", "bleu_rest_with")]
+            scores.append(f"{some['usual_beside']:.1%}" if group == "unusual" else "")
             times = [f"{row[name]:.1f}" if name in row else "" for name in ("ms_free", "ms_again")]
             table.add_row(row["model"], row["use"], str(row["beam"]), group, str(some["n"]), *shares, *scores, *times)
     return table

@@ -91,6 +91,18 @@ def test_what_a_model_says_by_itself_is_not_searched_again(monkeypatch):
     assert dict(engine.search(SRC, settings, constraints=said)) == free
 
 
+def test_what_is_found_for_a_source_in_another_form_counts_if_it_meets_the_constraints():
+    engine, settings = PlainEngine(made(tie="none").double()), DecodeSettings(beam=3, max_extra=4)
+    other, source = [9, 8, 7], [4]
+    said, free = (dict(engine.search([each], settings))[0] for each in (other, source))
+    token = next(token for token in said[0].ids if token not in free[0].ids)
+    wanted = [[Constraint(((token,),))]]
+    assert dict(engine.search([source], settings, constraints=wanted, rewritten=[other]))[0] == said
+    unmet = [[Constraint(((22, 4, 22),))]]
+    found = dict(engine.search([source], settings, constraints=unmet, rewritten=[other]))
+    same([found[0]], constrained_search(engine.decoder, [source], settings, unmet))
+
+
 def test_a_source_without_an_entry_for_its_constraints_is_refused():
     with pytest.raises(ValueError, match="got 2 for 3"):
         list(select_engine(made()).search(SRC, DecodeSettings(), constraints=[None, None]))

@@ -133,6 +133,31 @@ def test_terms_are_found_as_by_trying_all_of_them_at_each_place(terms, text):
     assert [(start, stop) for start, stop, _ in glossary.find(text)] == expected
 
 
+@pytest.mark.parametrize(
+    ("terms", "text", "expected"),
+    [
+        ({"西安": "Xi'an"}, "介绍西安的城墙。西安", "介绍 Xi'an 的城墙。Xi'an"),
+        ({"server": "伺服机"}, "The  server, ok", "The 伺服机, ok"),
+        ({"b": ["d", "e"]}, "a b B c", "a d d c"),
+        ({"x": "y"}, "a b", "a b"),
+        ({}, "", ""),
+    ],
+)
+def test_a_text_is_rewritten_with_its_terms_in_translation(terms, text, expected):
+    assert Glossary(terms, regard.load("zh-en", "int8").tokenizer).rewritten(text) == expected
+
+
+def test_preferred_terms_are_not_rewritten():
+    assert Glossary([GlossaryTerm("a", ("b",), "preferred")], TOKENIZER).rewritten("a c") == "a c"
+
+
+def test_a_term_is_not_said_twice(zh_en):
+    """Searched for in the source as it is, the translation would be "I like music. melody."."""
+    glossary = Glossary({"音乐": ["melody", "melodies"]}, zh_en.tokenizer)
+    text = zh_en.translate("我喜欢音乐。", glossary=glossary)[0].text
+    assert "melod" in text and "music" not in text
+
+
 def test_ten_thousand_terms_are_looked_up_and_not_tried(monkeypatch):
     glossary = Glossary({f"a{number}b": "c" for number in range(10_000)}, TOKENIZER)
     tried = []

@@ -41,15 +41,18 @@ class Engine(ABC):
         prefixes: Sequence[Ids] | None = None,
         vocabulary: Vocabulary | None = None,
         constraints: Sequence[Sequence[Constraint] | None] | None = None,
+        rewritten: Sequence[Ids] | None = None,
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Search all sources in batches of like lengths; yield each one's hypotheses, best first, with its index.
 
-        All are searched as if they had no constraints; then those whose hypotheses do not all meet theirs are searched
-        again, step by step and over all tokens. So what a model says by itself costs nothing.
+        All are searched as if they had no constraints, so what a model says by itself costs nothing. Those whose
+        hypotheses do not all meet theirs are read in another form, where there is one: with what is wanted in its
+        place, which models mostly copy. What is unmet then is searched step by step and over all tokens.
         """
         choose(SEARCH, settings.method, "method")
         if constraints is not None:
-            yield from self._search_constrained(sources, settings, prefixes, vocabulary, constraints)
+            prefixes, rewritten = prefixes or [[]] * len(sources), rewritten or sources
+            yield from self._search_constrained(sources, settings, prefixes, vocabulary, constraints, rewritten)
             return
         prefixes = prefixes if prefixes is not None and any(len(prefix) for prefix in prefixes) else None
         for batch in length_sorted([len(source) + 1 for source in sources], settings.batch_tokens):
@@ -61,9 +64,10 @@ class Engine(ABC):
         self,
         sources: Sequence[Ids],
         settings: DecodeSettings,
-        prefixes: Sequence[Ids] | None,
+        prefixes: Sequence[Ids],
         vocabulary: Vocabulary | None,
         constraints: Sequence[Sequence[Constraint] | None],
+        rewritten: Sequence[Ids],
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         if len(constraints) != len(sources):
             raise ValueError(
@@ -71,22 +75,24 @@ class Engine(ABC):
             )
         if any(constraints):
             check_constrained(settings)
-        prefixes = prefixes or [[]] * len(sources)
-        unmet: list[tuple[int, Sequence[Constraint]]] = []
+        unmet: list[int] = []
         for i, hypotheses in self.search(sources, settings, prefixes, vocabulary):
-            own = constraints[i]
-            if own and not all(map(ConstraintAutomaton(own).is_met, (each.ids for each in hypotheses))):
-                unmet.append((i, own))
-            else:
+            if _meet(hypotheses, constraints[i]):
                 yield i, hypotheses
-        for batch in length_sorted([len(sources[i]) + 1 for i, _ in unmet], settings.batch_tokens):
-            some, own = [unmet[n][0] for n in batch], [unmet[n][1] for n in batch]
-            batch_prefixes = [prefixes[i] for i in some]
-            yield from zip(
-                some,
-                constrained_search(self.decoder, [sources[i] for i in some], settings, own, batch_prefixes),
-                strict=True,
-            )
+            else:
+                unmet.append(i)
+        again = [i for i in unmet if list(rewritten[i]) != list(sources[i])]
+        left = [i for i in unmet if i not in set(again)]
+        some = [rewritten[i] for i in again]
+        for n, hypotheses in self.search(some, settings, [prefixes[i] for i in again]):
+            if _meet(hypotheses, constraints[again[n]]):
+                yield again[n], hypotheses
+            else:
+                left.append(again[n])
+        for batch in length_sorted([len(sources[i]) + 1 for i in left], settings.batch_tokens):
+            own = [left[n] for n in batch]
+            bound = ([sources[i] for i in own], [constraints[i] or () for i in own], [prefixes[i] for i in own])
+            yield from zip(own, constrained_search(self.decoder, bound[0], settings, *bound[1:]), strict=True)
 
     def search_batch(
         self,
@@ -106,6 +112,11 @@ class Engine(ABC):
     def scheduler(self) -> "Scheduler":
         """Return a queue of sentences that are searched as they come; one thread uses it."""
         return BatchScheduler(self)
+
+
+def _meet(hypotheses: Sequence[Hypothesis], constraints: Sequence[Constraint] | None) -> bool:
+    automaton = ConstraintAutomaton(constraints) if constraints else None
+    return automaton is None or all(automaton.is_met(each.ids) for each in hypotheses)
 
 
 class Scheduler(ABC):
@@ -145,12 +156,15 @@ class BatchScheduler(Scheduler):
 
     def __init__(self, engine: Engine):
         self.engine = engine
-        self._waiting: dict[int, tuple[Ids, DecodeSettings, Sequence[Constraint]]] = {}  # oldest first
+        # Oldest first; with constraints, and the source in another form.
+        self._waiting: dict[int, tuple[Ids, DecodeSettings, Sequence[Constraint], Ids]] = {}
         self._n_added = 0
 
-    def add(self, ids: Ids, settings: DecodeSettings, constraints: Sequence[Constraint] = ()) -> int:
+    def add(
+        self, ids: Ids, settings: DecodeSettings, constraints: Sequence[Constraint] = (), rewritten: Ids = ()
+    ) -> int:
         choose(CHECK, settings.method, "method")(settings)
-        self._waiting[self._n_added] = (ids, settings, constraints)
+        self._waiting[self._n_added] = (ids, settings, constraints, rewritten)
         self._n_added += 1
         return self._n_added - 1
 
@@ -160,11 +174,11 @@ class BatchScheduler(Scheduler):
     def step(self) -> list[tuple[int, list[Hypothesis] | Exception]]:
         if not self._waiting:
             return []
-        first, (source, settings, constraints) = next(iter(self._waiting.items()))
+        first, (source, settings, constraints, rewritten) = next(iter(self._waiting.items()))
         if constraints:  # alone, so that what cannot be met is nobody else's error
             del self._waiting[first]
-            return [(first, self._search_alone(source, settings, constraints))]
-        alike = [number for number, waiting in self._waiting.items() if waiting[1:] == (settings, constraints)]
+            return [(first, self._search_alone(source, settings, constraints, rewritten))]
+        alike = [number for number, (_, other, some, _) in self._waiting.items() if other == settings and not some]
         lengths = [len(self._waiting[number][0]) + 1 for number in alike]
         batch = next(some for some in length_sorted(lengths, settings.batch_tokens) if 0 in some)
         numbers = [alike[i] for i in batch]
@@ -175,10 +189,11 @@ class BatchScheduler(Scheduler):
             return [(number, error) for number in numbers]
 
     def _search_alone(
-        self, source: Ids, settings: DecodeSettings, constraints: Sequence[Constraint]
+        self, source: Ids, settings: DecodeSettings, constraints: Sequence[Constraint], rewritten: Ids
     ) -> list[Hypothesis] | Exception:
+        other = [rewritten] if len(rewritten) else None
         try:
-            return next(self.engine.search([source], settings, constraints=[constraints]))[1]
+            return next(self.engine.search([source], settings, constraints=[constraints], rewritten=other))[1]
         except Exception as error:
             return error
 

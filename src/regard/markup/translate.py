@@ -111,7 +111,8 @@ class MarkedTranslator:
             self._constraints(part, text) for text, cut in zip(texts, segmented, strict=True) for part in cut.texts
         ]
         wanted = constraints if any(constraints) else None
-        searched = self.translator.search(segmented, self.settings, [], _ignore, wanted)
+        rewritten = None if wanted is None else self.translator.rewritten(segmented, self.glossary)
+        searched = self.translator.search(segmented, self.settings, [], _ignore, wanted, rewritten)
         found = iter(self.translator.recover(segmented, searched, self.settings, (), wanted))
         cuts = iter(segmented)
         for document in documents:

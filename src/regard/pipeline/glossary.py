@@ -92,6 +92,17 @@ class Glossary:
         """Return what the translation of a sentence must contain, or had better contain: one for each occurrence."""
         return [self._constraint(each.term) for each in self.find(text)]
 
+    def rewritten(self, text: str) -> str:
+        """Return a text as the model reads it, with its forced terms in translation: their first variants, as words."""
+        plain, written, at = normalise(text), "", 0
+        for start, stop, term in self.find(text):
+            if term.use == "forced":
+                written = _as_words(written + plain[at:start], term.variants[0])
+                at = stop
+                if is_letter(written[-1]) and is_unspaced(plain[at : at + 1]):
+                    written += " "
+        return written + plain[at:]
+
     def _longest(self, cased: str, uncased: str, at: int) -> Occurrence | None:
         lengths = self._lengths.get(uncased[at], ())
         if not lengths or is_within_word(cased, at):
@@ -240,6 +251,11 @@ def _parse(line: str, where: str) -> GlossaryTerm:
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from error
     return GlossaryTerm(columns[0], tuple(each.strip() for each in columns[1].split("|")), use, where)
+
+
+def _as_words(before: str, word: str) -> str:
+    """Append a word, with a space where letters would follow a script without any."""
+    return before + " " * (is_unspaced(before[-1:]) and before[-1:].isalnum() and is_letter(word[0])) + word
 
 
 def _term(source: str, variants: str | Sequence[str]) -> GlossaryTerm:

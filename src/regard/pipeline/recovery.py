@@ -15,8 +15,8 @@ from regard.search import SEARCH
 from regard.search.constrained import constrained_search
 from regard.search.constraint import Constraint
 from regard.search.decoder import IncrementalDecoder
-from regard.search.hypothesis import Hypothesis
-from regard.search.loops import LoopFreeDecoder, is_loop
+from regard.search.hypothesis import Hypothesis, is_loop
+from regard.search.loops import LoopFreeDecoder
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from regard.data.normalise import is_unspaced, language_code
 from regard.data.sentences import Part, split_parts
 from regard.data.tokenizer import Tokenizer
 from regard.engine import Engine
+from regard.padding import Ids
 from regard.pipeline.recovery import ReadPart, has_failed, search_again
 from regard.pipeline.shortlist import Shortlist
 from regard.search.constraint import Constraint
@@ -194,7 +195,8 @@ class Translator:
             done += len(window)
             texts = self.segment(window, settings)
             constraints = term_constraints(texts, glossary)
-            found = self.search(texts, settings, forced, tick or _ignore, constraints)
+            rewritten = None if constraints is None else self.rewritten(texts, glossary)
+            found = self.search(texts, settings, forced, tick or _ignore, constraints, rewritten)
             yield from self.merge(texts, self.recover(texts, found, settings, forced, constraints), settings)
 
     def segment(self, texts: Sequence[str], settings: DecodeSettings | None = None) -> list[SegmentedText]:
@@ -233,10 +235,11 @@ class Translator:
         forced: list[int],
         tick: Tick,
         constraints: "PartConstraints | None" = None,
+        rewritten: Sequence[Ids] | None = None,
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each part of each text; the first part of a text begins with the forced ids.
 
-        Where there are constraints, there are some, or none, for each part.
+        Where there are constraints, there are some, or none, for each part, which may be read in another form.
         """
         self.tokenizer.check_languages()
         settings = self.in_language(settings)
@@ -246,10 +249,18 @@ class Translator:
         tick(sum(not text.parts for text in texts))
         prefixes = [forced if begin else [] for begin in begins] if forced else None
         vocabulary = None if self.shortlist is None else self.shortlist.words
-        for i, hypotheses in self.engine.search(parts, settings, prefixes, vocabulary, constraints):
+        for i, hypotheses in self.engine.search(parts, settings, prefixes, vocabulary, constraints, rewritten):
             found[i] = hypotheses
             tick(begins[i])
         return found
+
+    def rewritten(self, texts: Iterable[SegmentedText], glossary: "Glossary | None") -> list[Ids] | None:
+        """Return the parts of texts with terms in translation, where the model can read as much at once."""
+        if glossary is None:
+            return None
+        parts = [(part, ids) for text in texts for part, ids in zip(text.texts, text.parts, strict=True)]
+        encoded = self.tokenizer.encode_batch((glossary.rewritten(part) for part, _ in parts), "src")
+        return [new if len(new) <= self.max_len else ids for new, (_, ids) in zip(encoded, parts, strict=True)]
 
     def recover(
         self,

@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 
 from regard.config import DecodeSettings
 from regard.engine import BatchScheduler, Scheduler
+from regard.padding import Ids
 from regard.pipeline.glossary import Glossary
 from regard.pipeline.translator import SegmentedText, Translation, Translator
 from regard.search.constraint import Constraint
@@ -45,9 +46,16 @@ class RequestTerms:
 
     def constraints(self, translator: Translator, text: SegmentedText) -> Sequence[Sequence[Constraint]]:
         """Return what the translation of each sentence must contain."""
+        return [self._glossary(translator).constraints(part) for part in text.texts]
+
+    def rewritten(self, translator: Translator, text: SegmentedText) -> Sequence[Ids]:
+        """Return each sentence with its terms in translation."""
+        return translator.rewritten([text], self._glossary(translator)) or ()
+
+    def _glossary(self, translator: Translator) -> Glossary:
         if translator not in self._glossaries:
             self._glossaries[translator] = Glossary(self.terms, translator.tokenizer)
-        return [self._glossaries[translator].constraints(part) for part in text.texts]
+        return self._glossaries[translator]
 
 
 Place = tuple[Scheduler, int]  # a scheduler, and the number by which it knows a sentence
@@ -61,6 +69,7 @@ class RunningJob:
     translator: Translator
     text: SegmentedText
     constraints: Sequence[Sequence[Constraint]] = ()  # of each sentence, where the request has terms
+    rewritten: Sequence[Ids] = ()  # each sentence with its terms in translation
     waiting: deque[int] = field(default_factory=deque)  # indices of sentences that are not in a scheduler yet
     indices: dict[Place, int] = field(default_factory=dict)  # of unfinished sentences in the text
     hypotheses: dict[int, list[Hypothesis]] = field(default_factory=dict)  # of finished sentences, by index
@@ -225,10 +234,11 @@ class Worker:
             try:
                 text = translator.segment([job.text], job.settings)[0]
                 constraints = () if job.terms is None else job.terms.constraints(translator, text)
+                rewritten = () if job.terms is None else job.terms.rewritten(translator, text)
             except Exception as error:  # a text that cannot be segmented fails alone
                 self._fail([job], error)
                 continue
-            running = RunningJob(job, translator, text, constraints, deque(range(len(text.parts))))
+            running = RunningJob(job, translator, text, constraints, rewritten, deque(range(len(text.parts))))
             self.running.add(running)
             if text.parts:
                 self._turns.add(job.turn, running)
@@ -261,7 +271,7 @@ class Worker:
         constraints = running.constraints_of(index)
         if constraints:
             bound = self._constrained[running.translator]
-            return bound, bound.add(ids, settings, constraints)
+            return bound, bound.add(ids, settings, constraints, running.rewritten[index])
         scheduler = self._schedulers[running.translator]
         return scheduler, scheduler.add(ids, settings)
 

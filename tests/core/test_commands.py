@@ -12,7 +12,7 @@ from regard.serve.serialize import PLACEHOLDER
 from regard.zoo import HOME
 
 TEXTS = ["介绍一下西安", "我喜欢音乐。", "他是我的朋友。", "火车几点到？"]
-CORE = {"translate", "evaluate", "shortlist", "trace", "models", "info", "serve", "native"}
+CORE = {"translate", "evaluate", "shortlist", "trace", "models", "info", "serve", "native", "clean", "import"}
 EXTRA = "needs torch, which is not installed: pip install 'regard[train]'"
 
 
@@ -166,6 +166,14 @@ def test_models_and_info(run):
     assert json.loads(run("info", "zh-en", "--json").out)["parameters"] > 1e6
     assert "parameters" in run("info", "zh-en").out
     assert "translate" in run("--help").out and "--beam" in run("translate", "--help").out
+
+
+def test_text_is_cleaned_and_a_model_to_import_is_looked_at(run, pairs, tmp_path):
+    out = tmp_path / "clean.tsv"
+    run("clean", "--data", pairs, "--out", out, "--skip", "language")
+    assert out.read_text(encoding="utf-8").splitlines() == pairs.read_text(encoding="utf-8").splitlines()
+    (tmp_path / "config.json").write_text('{"model_type": "t5x"}', encoding="utf-8")
+    assert "t5x" in run("import", tmp_path, "--out", tmp_path / "mine", code=2).err
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS.keys() - CORE))

@@ -8,8 +8,7 @@ import regard
 from regard.pipeline.live import LiveText
 from regard.pipeline.recovery import ReadPart, has_failed
 from regard.pipeline.translator import MOST_AGAIN
-from regard.search.hypothesis import make_hypothesis
-from regard.search.loops import is_loop
+from regard.search.hypothesis import is_loop, make_hypothesis
 from regard.trace import trace_texts
 
 FAILING = {

@@ -12,8 +12,8 @@ from regard.batch import make_batch
 from regard.engine.plain import PlainDecoder
 from regard.padding import EOS
 from regard.search import SEARCH
-from regard.search.hypothesis import make_hypothesis, ranked
-from regard.search.loops import LONGEST, USUAL, LoopFreeDecoder, allowed_run, is_loop, longest_run, looping_tokens
+from regard.search.hypothesis import LONGEST_BLOCK, USUAL, allowed_run, is_loop, longest_run, make_hypothesis, ranked
+from regard.search.loops import LoopFreeDecoder, looping_tokens
 from tests.search.models import FAMILIES, Constant, find, make_model, same, settings
 
 A, B = 4, 5
@@ -27,7 +27,7 @@ def run_by_loops(ids):
     most = 1.0
     for start, stop in product(range(len(ids)), range(len(ids) + 1)):
         stretch = ids[start:stop]
-        for period in range(1, min(LONGEST, len(stretch) // 2) + 1):
+        for period in range(1, min(LONGEST_BLOCK, len(stretch) // 2) + 1):
             if all(stretch[i] == stretch[i - period] for i in range(period, len(stretch))):
                 most = max(most, len(stretch) / period / (2 if period == 1 else 1))
     return most
@@ -51,7 +51,7 @@ def test_blocks_are_counted_as_people_do():
     assert longest_run([]) == longest_run([A]) == longest_run([A, B]) == 1
     assert longest_run([A, B, A, B, A, B, A]) == 3.5
     assert longest_run([A] * 6) == 3, "of a single token half is counted"
-    block = list(range(4, 4 + LONGEST))
+    block = list(range(4, 4 + LONGEST_BLOCK))
     assert longest_run(block * 2) == 2 and longest_run([*block, 99] * 2) == 1, "longer blocks are not looked for"
 
 

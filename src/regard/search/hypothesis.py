@@ -1,4 +1,4 @@
-"""Hypotheses, finished, in progress and traced back from an engine's history; length limits and forced prefixes."""
+"""Hypotheses, finished, in progress and traced back from an engine's history; repeats, length limits, prefixes."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -44,6 +44,37 @@ def ranked(hypotheses: list[Hypothesis], n_best: int, longest: int | None = None
     last = [not each.finished and len(each.ids) != longest for each in hypotheses]
     order = sorted(range(len(hypotheses)), key=lambda i: (last[i], -hypotheses[i].score))
     return [hypotheses[i] for i in order[:n_best]]
+
+
+LONGEST_BLOCK = 24  # tokens of a block that is looked for
+USUAL = 3.0  # times in a row that a block may stand in any target; a single token twice as often
+
+
+def longest_run(ids: Ids) -> float:
+    """Return how often a block of tokens stands in a row at most; for a single token, half of it."""
+    most = 1.0
+    for period in range(1, min(LONGEST_BLOCK, len(ids) // 2) + 1):
+        same = 0
+        for i in range(period, len(ids)):
+            same = same + 1 if ids[i] == ids[i - period] else 0
+            if same >= period:
+                most = max(most, count_repeats(same, period))
+    return most
+
+
+def count_repeats(same: int, period: int) -> float:
+    """Return the repeats in a stretch of which the last `same` tokens stand a period earlier too."""
+    return (same / period + 1) / (2 if period == 1 else 1)
+
+
+def allowed_run(source: Ids) -> float:
+    """Return how often a block may stand in a row in the target of a source: somewhat more often than there."""
+    return max(USUAL, longest_run(source) + 1)
+
+
+def is_loop(source: Ids, target: Ids) -> bool:
+    """Tell whether a target repeats itself as its source does not."""
+    return longest_run(target) > allowed_run(source)
 
 
 @dataclass(frozen=True, eq=False)

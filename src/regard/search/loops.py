@@ -1,41 +1,12 @@
-"""Targets that say the same over and over: how they are known, and a decoder that does not go on with it."""
+"""A decoder that does not go on with what it says over and over."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from regard.padding import EOS, PAD, Ids
 from regard.search.decoder import DecoderState, IncrementalDecoder, TopK
+from regard.search.hypothesis import LONGEST_BLOCK, allowed_run, count_repeats
 from regard.shapes import Array, Float, Int, np
-
-LONGEST = 24  # tokens of a block that is looked for
-USUAL = 3.0  # times in a row that a block may stand in any target; a single token twice as often
-
-
-def longest_run(ids: Ids) -> float:
-    """Return how often a block of tokens stands in a row at most; for a single token, half of it."""
-    most = 1.0
-    for period in range(1, min(LONGEST, len(ids) // 2) + 1):
-        same = 0
-        for i in range(period, len(ids)):
-            same = same + 1 if ids[i] == ids[i - period] else 0
-            if same >= period:
-                most = max(most, _times(same, period))
-    return most
-
-
-def _times(same: int, period: int) -> float:
-    """Return the repeats in a stretch of which the last `same` tokens stand a period earlier too."""
-    return (same / period + 1) / (2 if period == 1 else 1)
-
-
-def allowed_run(source: Ids) -> float:
-    """Return how often a block may stand in a row in the target of a source: somewhat more often than there."""
-    return max(USUAL, longest_run(source) + 1)
-
-
-def is_loop(source: Ids, target: Ids) -> bool:
-    """Tell whether a target repeats itself as its source does not."""
-    return longest_run(target) > allowed_run(source)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,10 +85,10 @@ def _banned(written: list[int], allowed: float) -> list[int]:
 def looping_tokens(written: Sequence[int], allowed: float) -> set[int]:
     """Return the tokens that would repeat what stands at the end more often than is allowed."""
     banned = set()
-    for period in range(1, min(LONGEST, (len(written) + 1) // 2) + 1):
+    for period in range(1, min(LONGEST_BLOCK, (len(written) + 1) // 2) + 1):
         same = 0
         while same + period < len(written) and written[-1 - same] == written[-1 - same - period]:
             same += 1
-        if same + 1 >= period and _times(same + 1, period) > allowed:
+        if same + 1 >= period and count_repeats(same + 1, period) > allowed:
             banned.add(written[-period])
     return banned

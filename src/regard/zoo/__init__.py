@@ -45,7 +45,7 @@ def find_model(model: str | PathLike[str], home: Path = HOME) -> Path:
     """
     path = Path(model)
     if path.exists():
-        return own_folder(path)
+        return path if path.parent == home else own_folder(path)
     if is_hub_name(str(model)):
         return own_folder(fetch(str(model)))
     names = list(present(home))

@@ -17,7 +17,7 @@ PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 NAV = re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
 TO_COME: set[Path] = set()
 # In this order their `console` blocks are one session: later commands use what earlier ones made.
-SESSION = ("train", "translate", "look-inside", "align", "generate", "questions")
+SESSION = ("clean", "train", "translate", "look-inside", "align", "generate", "questions")
 BRIEF = " --set train.max_steps=2 --set text.vocab_size=300"
 SHORT = {"train": BRIEF, "distill": BRIEF, "qa train": " --set train.epochs=1"}
 
@@ -125,6 +125,7 @@ def session(tmp_path_factory):
         lines = ["To be", *(pair.replace("\t", " ") for pair in pairs)]
         Path("text.txt").write_text("\n".join(lines * 3) + "\n", encoding="utf-8")
         Path("chinese.txt").write_text("".join(f"我有{n}本书。\n" for n in range(40)), encoding="utf-8")
+        Path("terms.tsv").write_text("# of pairs.tsv\na b\tb a\nc\tc|d\tpreferred\n", encoding="utf-8")
         Path("facts.txt").write_text("Ben lives in Rome. Anna lives in Oslo.\n", encoding="utf-8")
         for guide in SESSION:
             for command in commands(DOCS / "guide" / f"{guide}.md", "console"):

@@ -11,8 +11,8 @@ from tools.budget import SOURCE, count
 # In the order in which data meets them; `__init__` and `__main__` are doors, not rooms.
 ORDER = (
     "extras shapes config toml atomic device threads terminal autograd padding data mask batch position "
-    "kernels ops attention native model build search engine checkpoint zoo exchange pipeline score train trace align "
-    "plot qa study serve notebook cli"
+    "kernels ops attention native model build search engine checkpoint foreign zoo exchange pipeline score train trace "
+    "markup align plot clean qa study serve notebook cli"
 )
 ROOMS = tuple(ORDER.split(" "))
 DOORS = {"__init__", "__main__"}
@@ -27,10 +27,18 @@ NEW_SUBJECTS = {
     "data/sentences.py",
     "data/words.py",
     "extras.py",
+    "markup/__init__.py",
+    "markup/parse.py",
+    "markup/place.py",
+    "markup/translate.py",
+    "pipeline/glossary.py",
     "pipeline/live.py",
     "pipeline/shortlist_learning.py",
     "search/constrained.py",
     "search/constraint.py",
+    "pipeline/recovery.py",
+    "pipeline/copies.py",
+    "search/loops.py",
     "serve/lessons.py",
     "serve/libretranslate.py",
     "serve/pytorch.py",
@@ -46,6 +54,31 @@ NEW_SUBJECTS = {
     "exchange/to_ctranslate2.py",
     "exchange/to_transformers.py",
     "exchange/tokenizer_json.py",
+    "clean/__init__.py",
+    "clean/classifier.py",
+    "clean/cross_entropy.py",
+    "clean/duplicates.py",
+    "clean/evidence.py",
+    "clean/judging.py",
+    "clean/language.py",
+    "clean/learning.py",
+    "clean/lengths.py",
+    "clean/lexicon.py",
+    "clean/noise.py",
+    "clean/reading.py",
+    "clean/report.py",
+    "clean/rules.py",
+    "clean/workers.py",
+    "cli/clean.py",
+    "cli/import_.py",
+    "data/model_file.py",
+    "data/pieces.py",
+    "foreign/__init__.py",
+    "foreign/architecture.py",
+    "foreign/folder.py",
+    "foreign/incoming.py",
+    "foreign/pickled.py",
+    "foreign/vocabulary.py",
     "native/build.py",
     "native/libraries.py",
     "study/bottleneck.py",

@@ -54,10 +54,11 @@ class CudaEngine(Engine):
         prefixes: Sequence[Ids] | None = None,
         vocabulary: Vocabulary | None = None,
         constraints: Sequence[Sequence[Constraint] | None] | None = None,
+        rewritten: Sequence[Ids] | None = None,
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         free = constraints is None and (prefixes is None or not any(len(prefix) for prefix in prefixes))
         if not free or vocabulary is not None or not self_contained(settings):
-            yield from super().search(sources, settings, prefixes, vocabulary, constraints)
+            yield from super().search(sources, settings, prefixes, vocabulary, constraints, rewritten)
             return
         CHECK[settings.method](settings)
         yield from search_in_slots(lambda S, n: self._pool(S, n, settings), sources)

@@ -1,5 +1,7 @@
 """Which engine a model gets, what all of them promise, and what is refused."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -91,16 +93,18 @@ def test_what_a_model_says_by_itself_is_not_searched_again(monkeypatch):
     assert dict(engine.search(SRC, settings, constraints=said)) == free
 
 
-def test_what_is_found_for_a_source_in_another_form_counts_if_it_meets_the_constraints():
+def test_a_source_in_another_form_counts_where_a_constraint_would_only_add(monkeypatch):
     engine, settings = PlainEngine(made(tie="none").double()), DecodeSettings(beam=3, max_extra=4)
     other, source = [9, 8, 7], [4]
     said, free = (dict(engine.search([each], settings))[0] for each in (other, source))
     token = next(token for token in said[0].ids if token not in free[0].ids)
     wanted = [[Constraint(((token,),))]]
-    assert dict(engine.search([source], settings, constraints=wanted, rewritten=[other]))[0] == said
-    unmet = [[Constraint(((22, 4, 22),))]]
-    found = dict(engine.search([source], settings, constraints=unmet, rewritten=[other]))
-    same([found[0]], constrained_search(engine.decoder, [source], settings, unmet))
+    for bound, expected in (([*free[0].ids, token], said), ([token], None)):
+        hypotheses = [replace(free[0], ids=bound)]
+        monkeypatch.setattr(engines, "constrained_search", lambda *_, made=hypotheses: [made])
+        found = dict(engine.search([source], settings, constraints=wanted, rewritten=[other]))[0]
+        assert found == (expected or hypotheses)
+        assert dict(engine.search([source], settings, constraints=wanted))[0] == hypotheses
 
 
 def test_a_source_without_an_entry_for_its_constraints_is_refused():

@@ -1,6 +1,7 @@
 """The searches of `search/` as fast as the device allows: one engine a model, chosen once."""
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -46,8 +47,9 @@ class Engine(ABC):
         """Search all sources in batches of like lengths; yield each one's hypotheses, best first, with its index.
 
         All are searched as if they had no constraints, so what a model says by itself costs nothing. Those whose
-        hypotheses do not all meet theirs are read in another form, where there is one: with what is wanted in its
-        place, which models mostly copy. What is unmet then is searched step by step and over all tokens.
+        hypotheses do not all meet theirs are searched again, step by step and over all tokens; and, where there is one,
+        in another form: with what is wanted in its place, which models may copy. What that says counts where the other
+        search only added what is wanted, and said what stood in its place as well.
         """
         choose(SEARCH, settings.method, "method")
         if constraints is not None:
@@ -75,24 +77,24 @@ class Engine(ABC):
             )
         if any(constraints):
             check_constrained(settings)
-        unmet: list[int] = []
+        free: dict[int, list[Hypothesis]] = {}  # those that do not meet their constraints
         for i, hypotheses in self.search(sources, settings, prefixes, vocabulary):
             if _meet(hypotheses, constraints[i]):
                 yield i, hypotheses
             else:
-                unmet.append(i)
-        again = [i for i in unmet if list(rewritten[i]) != list(sources[i])]
-        left = [i for i in unmet if i not in set(again)]
-        some = [rewritten[i] for i in again]
-        for n, hypotheses in self.search(some, settings, [prefixes[i] for i in again]):
-            if _meet(hypotheses, constraints[again[n]]):
-                yield again[n], hypotheses
-            else:
-                left.append(again[n])
-        for batch in length_sorted([len(sources[i]) + 1 for i in left], settings.batch_tokens):
-            own = [left[n] for n in batch]
+                free[i] = hypotheses
+        again = [i for i in free if list(rewritten[i]) != list(sources[i])]
+        found = self.search([rewritten[i] for i in again], settings, [prefixes[i] for i in again])
+        other = {again[n]: hypotheses for n, hypotheses in found if _meet(hypotheses, constraints[again[n]])}
+        unmet = list(free)
+        for batch in length_sorted([len(sources[i]) + 1 for i in unmet], settings.batch_tokens):
+            own = [unmet[n] for n in batch]
             bound = ([sources[i] for i in own], [constraints[i] or () for i in own], [prefixes[i] for i in own])
-            yield from zip(own, constrained_search(self.decoder, bound[0], settings, *bound[1:]), strict=True)
+            for i, hypotheses in zip(
+                own, constrained_search(self.decoder, bound[0], settings, *bound[1:]), strict=True
+            ):
+                added = i in other and _only_added(free[i][0], other[i][0], hypotheses[0])
+                yield i, other[i] if added else hypotheses
 
     def search_batch(
         self,
@@ -117,6 +119,11 @@ class Engine(ABC):
 def _meet(hypotheses: Sequence[Hypothesis], constraints: Sequence[Constraint] | None) -> bool:
     automaton = ConstraintAutomaton(constraints) if constraints else None
     return automaton is None or all(automaton.is_met(each.ids) for each in hypotheses)
+
+
+def _only_added(free: Hypothesis, other: Hypothesis, bound: Hypothesis) -> bool:
+    """Tell whether a target that meets constraints still holds all that another left out to meet them."""
+    return Counter(free.ids) - Counter(other.ids) <= Counter(bound.ids)
 
 
 class Scheduler(ABC):
